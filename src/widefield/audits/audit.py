@@ -46,14 +46,14 @@ from widefield.core.files import check_writable, checked_output
 from widefield.core.hardware import choose_device, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.names import check_name
-from widefield.core.types import Kind
+from widefield.core.types import Kind, OnNote
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
 from widefield.data.spec import MEMORY
 from widefield.evaluation import comparison
 from widefield.evaluation.verdicts import NOT_LEARNED
-from widefield.inference.features import FeatureExtractor, FeatureKind
+from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import (
     TrainTest,
@@ -100,6 +100,7 @@ def audit(
     overwrite: bool = False,
     seed: int = 0,
     quiet: bool = False,
+    on_note: OnNote | None = None,
 ) -> Audit:
     """Find which features an encoder learned, which pooling hides, and which are weakened or lost.
 
@@ -140,6 +141,7 @@ def audit(
         overwrite: replace the report if it is there.
         seed: seed of plants, probes, ceilings and bootstraps.
         quiet: log nothing on stderr.
+        on_note: called before the work with each note on the data and the encoder, such as `print`.
 
     Raises:
         ValueError: invalid input; the message names the remedy.
@@ -170,10 +172,9 @@ def audit(
     _check_data(split, plant, max_examples=max_examples, seed=seed)
     if other is not None:
         _check_same_input(other, split)
-    extractor = extractor.with_readout(split.train, quiet=quiet)
-    other = None if other is None else other.with_readout(split.train, quiet=quiet)
     extractors = [extractor] if other is None else [extractor, other]
     for each in extractors:
+        each.check(split.train)
         check_trainable(each, split.test.images[:2])
     notes: tuple[str, ...] = ()
     if not split.train.labels and not plant:
@@ -183,8 +184,15 @@ def audit(
             f"--pretrain-with {pretrain_with} is for planted features, and none is planted here: "
             "give --plant shapes too"
         )
-    for each in extractors:
-        each.log_notes(quiet=quiet)
+    notes = (
+        *overlap_note(split.test, split.train),
+        *(note for each in extractors for note in each.notes),
+        *data_notes(split.train, split.test),
+        *notes,
+    )
+    send_notes(notes, on_note)
+    extractor = extractor.with_readout(split.train, quiet=quiet)
+    other = None if other is None else other.with_readout(split.train, quiet=quiet)
     console = Console(stderr=True, quiet=quiet)
     options = AuditOptions(
         cache=None if cache is None else Path(cache),
@@ -235,10 +243,16 @@ def audit(
             for epoch, path in folders.items()
         },
         features=describe(test_h, view_features(extractor, split.test, seed=seed)),
-        notes=(
-            *_notes(extractor, split, test_h, trained=pretrain_with is not None),
-            *notes,
-            *(() if other is None else other.notes),
+        notes=tuple(
+            dict.fromkeys(
+                (
+                    *_copies_note(extractor, split),
+                    *notes,
+                    *extractor.notes,
+                    *(() if other is None else other.notes),
+                    *_limits(extractor, split, test_h, trained=pretrain_with is not None),
+                )
+            )
         ),
         seed=seed,
         widefield=widefield.__version__,
@@ -320,16 +334,9 @@ def _audit_checkpoint(
     return tasks
 
 
-def _notes(
-    extractor: FeatureExtractor, data: TrainTest, h: Tensor, *, trained: bool
-) -> tuple[str, ...]:
+def _limits(extractor: FeatureExtractor, data: TrainTest, h: Tensor, *, trained: bool) -> list[str]:
     """Return what may limit the verdicts; `trained`: also of those after short pretrainings."""
-    notes = [
-        *overlap_note(data.test, data.train),
-        *_copies_note(extractor, data),
-        *extractor.notes,
-        *data_notes(data.train, data.test),
-    ]
+    notes = []
     if extractor.kind != "pooled":
         notes.append(f"the audited features are the {extractor.kind} ones")
         if trained:
@@ -355,7 +362,7 @@ def _notes(
             f"{len(data.train)} training examples are fewer than the {h.shape[1]} features: more "
             "examples would make the verdicts more reliable"
         )
-    return tuple(notes)
+    return notes
 
 
 def _copies_note(extractor: FeatureExtractor, data: TrainTest) -> list[str]:

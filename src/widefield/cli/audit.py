@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from widefield.cli.output import percent, print_json, print_line, print_table
+from widefield.cli.output import Notes, percent, print_json, print_line, print_table
 from widefield.cli.signature import Json, like
 
 if TYPE_CHECKING:
@@ -21,16 +21,17 @@ def audit(
     from widefield.audits.audit import audit as call
 
     plants = tuple(name for name in plant.split(",") if name)
-    result = call(**arguments, plant=plants, out=out)
+    notes = Notes()
+    result = call(**arguments, plant=plants, out=out, on_note=notes.on_note)
     if json:
         print_json(result.to_json())
     else:
-        _print(result, out)
+        _print(result, out, notes)
     if out is not None and result.report is None:
         raise ValueError(f"{out} was not written: the notes say why; --json keeps an audit")
 
 
-def _print(audit: "Audit", out: Path | None) -> None:
+def _print(audit: "Audit", out: Path | None, notes: Notes) -> None:
     from widefield.audits.advice import advice
 
     for name, tasks in {audit.encoder: audit.tasks, **audit.compared}.items():
@@ -58,8 +59,7 @@ def _print(audit: "Audit", out: Path | None) -> None:
         print_line(plant.line())
     for trained in audit.trained:
         print_line(trained.line())
-    for note in audit.notes:
-        print_line(f"note: {note}")
+    notes.print_others(audit.notes)
     if out is not None:
         print_line(f"report: {audit.report}")
 

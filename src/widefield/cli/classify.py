@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from widefield.cli.output import percent, print_json, print_line, print_table
+from widefield.cli.output import Notes, percent, print_json, print_line, print_table
 from widefield.cli.signature import Json, like
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ def classify(*, out: Path, json: Json = False, **arguments: Any) -> None:
     """Predict classes, and print their cross-validated accuracy."""
     from widefield.workflows.classify import classify as call
 
-    result = call(**arguments, out=out)
+    notes = Notes()
+    result = call(**arguments, out=out, on_note=notes.on_note)
     if json:
         print_json({**result.to_json(), "out": str(out)})
         return
     _print(result)
-    for note in result.notes:
-        print_line(f"note: {note}")
+    notes.print_others(result.notes)
     print_line(f"{out}: {len(result.paths)} predictions from {len(result.labels)} labels")
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from widefield.cli.output import percent, print_json, print_line, print_table
+from widefield.cli.output import Notes, percent, print_json, print_line, print_table
 from widefield.cli.signature import Json, like
 
 
@@ -14,7 +14,7 @@ def demo(*, json: Json = False, **arguments: Any) -> None:
     from widefield.workflows.demo import demo as call
 
     keep_freed_memory()
-    done = call(**arguments)
+    done = call(**arguments, on_note=Notes().on_note)
     if json:
         print_json(done.to_json())
         return

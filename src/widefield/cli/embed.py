@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from widefield.cli.output import print_json, print_line
+from widefield.cli.output import Notes, print_json, print_line
 from widefield.cli.signature import Json, like
 
 
@@ -12,13 +12,13 @@ def embed(*, out: Path, json: Json = False, **arguments: Any) -> None:
     """Write features, and print how many."""
     from widefield.workflows.embed import embed as call
 
-    embedding = call(**arguments, out=out)
+    notes = Notes()
+    embedding = call(**arguments, out=out, on_note=notes.on_note)
     n, dim = embedding.features.shape
     if json:
         tasks = list(embedding.labels)
-        notes = list(embedding.notes)
-        print_json({"out": str(out), "examples": n, "dim": dim, "tasks": tasks, "notes": notes})
+        values = {"out": str(out), "examples": n, "dim": dim, "tasks": tasks}
+        print_json({**values, "notes": list(embedding.notes)})
     else:
-        for note in embedding.notes:
-            print_line(f"note: {note}")
+        notes.print_others(embedding.notes)
         print_line(f"{out}: {n} x {dim} features")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from widefield.cli.output import percent, print_json, print_line
+from widefield.cli.output import Notes, percent, print_json, print_line
 from widefield.cli.signature import Json, like
 
 
@@ -12,14 +12,14 @@ def explore(*, out: Path, tables: Path | None = None, json: Json = False, **argu
     """Write the page, and print what was found."""
     from widefield.workflows.explore import explore as call
 
-    found = call(**arguments, out=out, tables=tables)
+    notes = Notes()
+    found = call(**arguments, out=out, tables=tables, on_note=notes.on_note)
     values = found.to_json()
     if json:
         folder = None if tables is None else str(tables)
         print_json({**values, "out": str(out), "tables": folder})
         return
-    for note in found.notes:
-        print_line(f"note: {note}")
+    notes.print_others(found.notes)
     print_line(
         f"{values['clusters']} clusters, {values['duplicate_groups']} groups of near-duplicates, "
         f"{values['outliers']} outliers"

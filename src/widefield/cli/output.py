@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from rich import box
@@ -24,6 +24,25 @@ def print_json(values: Mapping[str, Any]) -> None:
 def print_line(text: str) -> None:
     """Print one plain line on stdout."""
     print("\n".join(map(printable, text.split("\n"))))
+
+
+class Notes:
+    """Notes of a command, each printed once."""
+
+    def __init__(self) -> None:
+        self._printed = set[str]()
+
+    def on_note(self, note: str) -> None:
+        """Print a note on stderr, before the work."""
+        if note not in self._printed:
+            self._printed.add(note)
+            print(f"note: {printable(note)}", file=sys.stderr, flush=True)
+
+    def print_others(self, notes: Iterable[str]) -> None:
+        """Print the notes on stdout that were not printed before."""
+        for note in notes:
+            if note not in self._printed:
+                print_line(f"note: {note}")
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:

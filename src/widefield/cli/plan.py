@@ -3,7 +3,7 @@
 from typing import Any
 
 from widefield.cli.config import Config, settings_of
-from widefield.cli.output import print_json, print_line, print_table
+from widefield.cli.output import Notes, print_json, print_line, print_table
 from widefield.cli.recipe_options import with_options
 from widefield.cli.signature import Json, like
 
@@ -27,7 +27,9 @@ def plan(
     from widefield.workflows.plan import plan as call
 
     keep_freed_memory()
-    run_plan = call(data, recipe=settings_of(recipe, config), **arguments)
+    notes = Notes()
+    settings = settings_of(recipe, config)
+    run_plan = call(data, recipe=settings, on_note=notes.on_note, **arguments)
     if json:
         print_json(run_plan.to_json())
         return
@@ -41,8 +43,7 @@ def plan(
         f"{run_plan.epoch_seconds:,.1f} s an epoch of {run_plan.steps_per_epoch} steps, "
         f"{format_duration(run_plan.recipe.epochs * run_plan.epoch_seconds)} in all"
     )
-    for note in run_plan.notes:
-        print_line(note)
+    notes.print_others(run_plan.notes)
 
 
 def format_duration(seconds: float) -> str:

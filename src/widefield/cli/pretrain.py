@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from widefield.cli.config import Config, settings_of
-from widefield.cli.output import print_json, print_line
+from widefield.cli.output import Notes, print_json, print_line
 from widefield.cli.recipe_options import with_options
 from widefield.cli.signature import Json, like
 from widefield.core.names import printable
@@ -40,7 +40,9 @@ def pretrain(
     settings = settings_of(recipe, config)
     keep_freed_memory()
     try:
-        done = call(data, out=out, recipe=settings, resume=resume, **arguments)
+        done = call(
+            data, out=out, recipe=settings, resume=resume, on_note=Notes().on_note, **arguments
+        )
     except (KeyboardInterrupt, SystemExit):
         rank, _ = rank_and_world()
         if rank == 0 and RunFolder(path=out).last_checkpoint.exists():

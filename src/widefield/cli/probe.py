@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from widefield.cli.output import percent, print_json, print_line, print_table
+from widefield.cli.output import Notes, percent, print_json, print_line, print_table
 from widefield.cli.signature import Json, like
 
 if TYPE_CHECKING:
@@ -14,7 +14,8 @@ def probe(*, json: Json = False, **arguments: Any) -> None:
     """Probe, and print a table of the tasks."""
     from widefield.workflows.probe import probe as call
 
-    report = call(**arguments)
+    notes = Notes()
+    report = call(**arguments, on_note=notes.on_note)
     if json:
         print_json(report.to_json())
         return
@@ -42,8 +43,7 @@ def probe(*, json: Json = False, **arguments: Any) -> None:
     }
     protocol = descriptions[report.protocol]
     print_line(f"{report.features} features, fitted on {report.fitted_on}; {protocol}")
-    for note in report.notes:
-        print_line(note)
+    notes.print_others(report.notes)
     if report.train_test_overlap:
         count = report.train_test_overlap
         print_line(f"note: {count} of the scored images were in the encoder's training data")

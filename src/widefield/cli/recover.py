@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from widefield.cli.output import percent, print_json, print_line, print_table
+from widefield.cli.output import Notes, percent, print_json, print_line, print_table
 from widefield.cli.signature import Json, like
 
 
@@ -12,7 +12,8 @@ def recover(*, feature: str | None = None, out: Path, json: Json = False, **argu
     """Train an encoder further, and print the accuracies before and after."""
     from widefield.workflows.recover import recover as call
 
-    result = call(**arguments, feature=feature, out=out)
+    notes = Notes()
+    result = call(**arguments, feature=feature, out=out, on_note=notes.on_note)
     if json:
         print_json({**result.to_json(), "out": str(out)})
         return
@@ -25,8 +26,9 @@ def recover(*, feature: str | None = None, out: Path, json: Json = False, **argu
     print_table(f"linear-probe accuracy of {result.run}, %", columns, rows)
     for name, task in result.tasks.items():
         print_line(f"{name}: {task.change.line()}")
-    for line in (*result.missed, *(f"note: {note}" for note in result.notes)):
+    for line in result.missed:
         print_line(line)
+    notes.print_others(result.notes)
     print_line(
         f"{out}: encoder and wide readout after {result.epochs} epochs on {trained_on} examples, "
         f"{result.seconds:.0f} s; scored on {scored_on} others"

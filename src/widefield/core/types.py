@@ -16,6 +16,9 @@ from torch import Tensor
 Precision = Literal["32-true", "bf16-mixed"]
 """Precision of an encoder, by the names of Lightning Fabric."""
 
+OnNote = Callable[[str], None]
+"""Callback for a note, a line on the data or the encoder."""
+
 Size = tuple[int, int]
 """Height and width of images, pixels."""
 

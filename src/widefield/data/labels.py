@@ -148,6 +148,15 @@ class LabelTable:
             ids[task] = np.array(task_ids, dtype=np.int64)
         return ids
 
+    def notes_on(self, ids: Mapping[str, NDArray[np.int64]]) -> tuple[str, ...]:
+        """Return the notes, and for each task its classes with counts; `ids` are those of `ids`."""
+        notes = list(self.notes)
+        for task, names in self.classes().items():
+            missing = int((ids[task] < 0).sum())
+            unlabeled = f"; {missing} examples without a label" if missing else ""
+            notes.append(f"classes of {task!r}: {listed_classes(ids[task], names)}{unlabeled}")
+        return tuple(notes)
+
     def classes(self) -> dict[str, tuple[str, ...]]:
         """Return the class names of each task, sorted."""
         return {task: tuple(sorted(set(by_path.values()))) for task, by_path in self.tasks.items()}
@@ -158,8 +167,8 @@ def read_labels(labels: Labels, only: str | None = None, *, group: str | None = 
 
     Empty cells, NA, nan, None, null and the like are missing labels, and so is -1 among integers
     from 0. Spellings that differ by spaces, case, Unicode form or a decimal .0 are one label. More
-    than 20 different numbers that are not all integers are no classes. Columns without a name, such
-    as the index that pandas writes, are ignored.
+    than 20 different numbers that are not all integers are no classes, but can be groups. Columns
+    without a name, such as the index that pandas writes, are ignored.
 
     Args:
         labels: a .csv file; a table with a column `path` and others; a Series indexed by path; or
@@ -195,7 +204,7 @@ def read_labels(labels: Labels, only: str | None = None, *, group: str | None = 
         raise ValueError(f"cannot read labels from {type(labels).__name__}: give {_FORMATS}")
     if only is not None:
         columns = _select_columns(columns, only, group, source)
-    return _table(columns, source, lines, only)
+    return _table(columns, source, lines, only, group)
 
 
 def _select_columns(
@@ -292,7 +301,11 @@ def _no_column(source: str, name: str) -> ValueError:
 
 
 def _table(
-    columns: dict[str, list[Any]], source: str, lines: list[int] | None, only: str | None
+    columns: dict[str, list[Any]],
+    source: str,
+    lines: list[int] | None,
+    only: str | None,
+    group: str | None,
 ) -> LabelTable:
     """Return the table of these columns; `lines` are line numbers of a file."""
 
@@ -331,7 +344,7 @@ def _table(
     kept = {}
     for task, by_path in tasks.items():
         present = _without_missing(by_path, task, notes)
-        if not _are_numbers(present.values()):
+        if task == group or not _are_numbers(present.values()):
             kept[task] = _merged(present, task, notes)
         elif task == only or len(tasks) == 1:
             raise ValueError(
@@ -339,7 +352,7 @@ def _table(
             )
         else:
             notes.append(f"{task!r} holds numbers, not classes: left out")
-    if not kept:
+    if not kept or (len(kept) < len(tasks) and [*kept] == [group]):
         raise ValueError(f"{source}: every column holds numbers, not classes: write classes")
     return LabelTable(source=source, tasks=kept, notes=tuple(f"{source}: {x}" for x in notes))
 
@@ -428,7 +441,7 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
     """
     table = table.with_names(examples.names, base)
     ids = table.ids(examples.names)
-    notes = (*examples.notes, *table.notes, *_class_notes(table, ids))
+    notes = (*examples.notes, *table.notes_on(ids))
     labeled_examples = replace(examples, labels=ids, classes=table.classes(), notes=notes)
     rows = np.flatnonzero(np.all([y >= 0 for y in ids.values()], axis=0))
     if unlabeled or len(rows) == len(examples.names):
@@ -439,16 +452,6 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
     left = len(examples.names) - len(rows)
     note = f"{left} of {len(examples.names)} examples have no {what} in {table.source}: left out"
     return replace(_rows_of(labeled_examples, rows), notes=(*notes, note))
-
-
-def _class_notes(table: LabelTable, ids: Mapping[str, NDArray[np.int64]]) -> list[str]:
-    """Return a note for each task: its classes with counts, and the examples without a label."""
-    notes = []
-    for task, names in table.classes().items():
-        missing = int((ids[task] < 0).sum())
-        unlabeled = f"; {missing} examples without a label" if missing else ""
-        notes.append(f"classes of {task!r}: {listed_classes(ids[task], names)}{unlabeled}")
-    return notes
 
 
 def _rows_of(examples: Examples, rows: NDArray[np.int64]) -> Examples:

@@ -1,5 +1,6 @@
 """Features of images, windows and sounds, by a frozen encoder."""
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,15 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.logmel import FrontEnd
 from widefield.core.modes import on_device
 from widefield.core.names import printable
-from widefield.core.types import BlackWhite, Inputs, InputSpec, Kind, ProgressCallback, Size
+from widefield.core.types import (
+    BlackWhite,
+    Inputs,
+    InputSpec,
+    Kind,
+    OnNote,
+    ProgressCallback,
+    Size,
+)
 from widefield.data import Dataset, kind_of_source, open_dataset
 from widefield.data.spec import BUILT_IN, parse
 from widefield.encoders import (
@@ -27,7 +36,7 @@ from widefield.encoders import (
     untrained_like,
     untrained_starts,
 )
-from widefield.evaluation.wide import fit_on_dataset, has_stages_for
+from widefield.evaluation.wide import check_stages, fit_on_dataset, has_stages_for
 from widefield.methods import load_projector
 from widefield.probes import Pixels, extract
 from widefield.probes.features import FLOOR_RATE
@@ -142,11 +151,21 @@ class FeatureExtractor:
             raise ValueError(f"{self.name} is not a widefield run: {hint}")
         return self.run
 
-    def log_notes(self, *, quiet: bool) -> None:
-        """Print `notes` on stderr, unless `quiet`."""
-        console = Console(stderr=True, quiet=quiet)
-        for note in self.notes:
-            console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
+    def check(self, dataset: Dataset, *, or_pooled: bool = False) -> None:
+        """Check on two examples, before long work, that the encoder has these features.
+
+        Raises:
+            ValueError: it has not, without `or_pooled` also no stages for `with_readout`, or the
+                features are NaN or infinite.
+        """
+        images = dataset.images[:2]
+        if self.kind != "wide" or self.readout is not None:
+            self.features(images)
+            return
+        pooled = replace(self, kind="pooled", dim=None)
+        pooled.features(images)
+        if not or_pooled:
+            check_stages(pooled.build(images), images)
 
     def open(
         self, data: Any, *, like: Dataset | None = None, quiet: bool = False, **options: Any
@@ -260,6 +279,13 @@ class FeatureExtractor:
         if not h.isfinite().all():
             raise ValueError(f"features of {self.name} are NaN or infinite: use another encoder")
         return h
+
+
+def send_notes(notes: Iterable[str], on_note: OnNote | None) -> None:
+    """Call `on_note` with each note, once all input is checked and before the work begins."""
+    if on_note is not None:
+        for note in notes:
+            on_note(note)
 
 
 def images_progress(quiet: bool, description: str) -> AbstractContextManager[ProgressCallback]:

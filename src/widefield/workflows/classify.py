@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from widefield.core.files import checked_output, write_atomically
 from widefield.core.input_errors import input_errors
+from widefield.core.types import OnNote
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
@@ -25,7 +26,7 @@ from widefield.evaluation.near_copies import (
     copy_groups,
     thumbnails,
 )
-from widefield.inference.features import FeatureKind
+from widefield.inference.features import FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import own_group
 from widefield.probes.few_labels import FewLabels, fit_few_labels
@@ -127,6 +128,7 @@ def classify(
     overwrite: bool = False,
     seed: int = 0,
     quiet: bool = False,
+    on_note: OnNote | None = None,
 ) -> Classification:
     """Predict the class of every image from the labels of a few.
 
@@ -150,6 +152,7 @@ def classify(
         overwrite: replace the file if it is there.
         seed: seed of the folds of cross-validation.
         quiet: show no progress.
+        on_note: called before the work with each note on the data and the encoder, such as `print`.
 
     Raises:
         ValueError: invalid input; the message names the remedy.
@@ -167,12 +170,13 @@ def classify(
         raise ValueError(f"suggest is {suggest}; expected a number of images, or 0 for none")
     table = read_labels(labels, only=_TASK, group=group)
     extractor = open_encoder(encoder, features or "wide", dim=dim)
-    extractor.log_notes(quiet=quiet)
     group = own_group(extractor, data, group, labels=table)
     dataset = extractor.open(data, labels=table, unlabeled=True, group=group, quiet=quiet)
     rows, y, classes = _matched(dataset)
     groups = None if dataset.groups is None else dataset.groups[rows]
     fit = partial(fit_few_labels, labeled=rows, y=y, classes=len(classes), seed=seed)
+    extractor.check(dataset, or_pooled=features is None)
+    send_notes((*extractor.notes, *dataset.notes, *_single_note(y, classes)), on_note)
     extractor = extractor.with_readout(dataset, or_pooled=features is None, quiet=quiet)
     candidates = [extractor]
     if features is None and extractor.kind == "wide":

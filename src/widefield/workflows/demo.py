@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from widefield.config.defaults import DEFAULT_METHOD
-from widefield.core.types import Score
+from widefield.core.types import OnNote, Score
 from widefield.inference.splits import training_data
 from widefield.methods import CEILING
 from widefield.report import Table
@@ -87,6 +87,7 @@ def demo(
     data: str | Path | None = None,
     seed: int = 0,
     quiet: bool = False,
+    on_note: OnNote | None = None,
 ) -> Demo:
     """Train the default method and a supervised ceiling on built-in data, and write a report.
 
@@ -97,6 +98,7 @@ def demo(
         data: a folder of sounds in class folders, in place of the built-in words.
         seed: seed of both runs.
         quiet: show no progress.
+        on_note: called with each note on the data, as by `pretrain` and `probe`.
 
     Raises:
         ValueError: `out` is not empty, there is `data` without `audio`, or both of `audio` and
@@ -106,16 +108,18 @@ def demo(
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: delete it, or choose another --out")
     preset = _preset(audio=audio, windows=windows, data=data)
-    common: dict[str, Any] = {"seed": seed, "quiet": quiet}
-    trained = pretrain(preset.train, out=folder / DEFAULT_METHOD, **common, **preset.settings)
+    common: dict[str, Any] = {"quiet": quiet, "on_note": on_note}
+    trained = pretrain(
+        preset.train, out=folder / DEFAULT_METHOD, seed=seed, **common, **preset.settings
+    )
     supervised = pretrain(
-        preset.train, out=folder / CEILING, method=CEILING, **common, **preset.ceiling
+        preset.train, out=folder / CEILING, method=CEILING, seed=seed, **common, **preset.ceiling
     )
     if not (trained.finished and supervised.finished):
         raise KeyboardInterrupt
     table = _table(
-        probe(trained.run, preset.test, quiet=quiet),
-        probe(supervised.run, preset.test, floors=False, quiet=quiet),
+        probe(trained.run, preset.test, **common),
+        probe(supervised.run, preset.test, floors=False, **common),
     )
     run = RunFolder(path=trained.run)
     page = run_report(

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 
 from widefield.core.files import check_folder_name, checked_output, write_atomically
 from widefield.core.input_errors import input_errors
+from widefield.core.types import OnNote
 from widefield.data.open import Data
-from widefield.inference.features import FeatureKind
+from widefield.inference.features import FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.metrics.graph import load_faiss
 
@@ -110,6 +111,7 @@ def embed(
     out: str | Path | None = None,
     overwrite: bool = False,
     quiet: bool = False,
+    on_note: OnNote | None = None,
 ) -> Embedding:
     """Compute the features of every example, and write them with index, path and labels.
 
@@ -130,6 +132,7 @@ def embed(
             (pip install 'widefield[faiss]').
         overwrite: replace the file if it is there.
         quiet: show no progress.
+        on_note: called before the work with each note on the data and the encoder, such as `print`.
 
     Raises:
         ValueError: invalid input; the message names the remedy.
@@ -141,8 +144,9 @@ def embed(
     if out is not None:
         _check_output(Path(out), overwrite=overwrite)
     extractor = open_encoder(encoder, features, dim=dim)
-    extractor.log_notes(quiet=quiet)
     dataset = extractor.open(data, max_examples=max_examples, quiet=quiet)
+    extractor.check(dataset)
+    send_notes((*extractor.notes, *dataset.notes), on_note)
     extractor = extractor.with_readout(dataset, quiet=quiet)
     embedding = Embedding(
         features=extractor.features(dataset.inputs, quiet=quiet, precision="32").cpu().numpy(),

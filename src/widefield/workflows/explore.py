@@ -17,10 +17,11 @@ from torch import Tensor
 
 from widefield.core.files import checked_output, write_atomically
 from widefield.core.input_errors import input_errors
+from widefield.core.types import OnNote
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
-from widefield.inference.features import FeatureKind
+from widefield.inference.features import FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.metrics import (
     Graph,
@@ -166,6 +167,7 @@ def explore(
     overwrite: bool = False,
     seed: int = 0,
     quiet: bool = False,
+    on_note: OnNote | None = None,
 ) -> Exploration:
     """Find clusters, near-duplicates, outliers and suspected labels, and draw a page of them.
 
@@ -186,6 +188,7 @@ def explore(
         overwrite: replace existing files.
         seed: seed of the map.
         quiet: show no progress.
+        on_note: called before the work with each note on the data and the encoder, such as `print`.
 
     Raises:
         ValueError: invalid input; the message names the remedy.
@@ -203,7 +206,6 @@ def explore(
             checked_output(Path(tables, name + suffix), _FORMATS, overwrite=overwrite)
     table = None if labels is None else read_labels(labels)
     extractor = open_encoder(encoder, features, dim=dim)
-    extractor.log_notes(quiet=quiet)
     dataset = extractor.open(
         data, labels=table, unlabeled=True, max_examples=max_examples, quiet=quiet
     )
@@ -212,6 +214,13 @@ def explore(
             f"{dataset.spec} has {len(dataset)} {dataset.kind}: explore needs at least "
             f"{_MIN_IMAGES}"
         )
+    too_few = [
+        f"{task!r} has {count} labels, which are not checked: {_MIN_IMAGES} are needed"
+        for task, y in dataset.labels.items()
+        if (count := int((y >= 0).sum())) < _MIN_IMAGES
+    ]
+    extractor.check(dataset)
+    send_notes((*extractor.notes, *dataset.notes, *too_few), on_note)
     extractor = extractor.with_readout(dataset, quiet=quiet)
     h = extractor.features(dataset.inputs, quiet=quiet)
     graph = neighbor_graph(h, min(MAP_NEIGHBORS, len(h) - 1))
@@ -219,11 +228,6 @@ def explore(
     duplicates = near_duplicates(graph)
     clusters = density_clusters(places, duplicates)
     suspects = _suspects(h, graph, dataset.labels)
-    too_few = [
-        f"{task!r} has {(y >= 0).sum()} labels, which are not checked: {_MIN_IMAGES} are needed"
-        for task, y in dataset.labels.items()
-        if task not in suspects
-    ]
     found = Exploration(
         encoder=extractor.name,
         dataset=dataset,

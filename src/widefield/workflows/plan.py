@@ -19,10 +19,11 @@ from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
 from widefield.core.hardware import choose_device, choose_precision, machine
 from widefield.core.input_errors import input_errors
-from widefield.core.types import Batch, Part
+from widefield.core.types import Batch, OnNote, Part
 from widefield.data import Dataset, open_dataset, steps_per_epoch
 from widefield.data.open import Data
 from widefield.encoders import Encoder
+from widefield.inference.features import send_notes
 from widefield.train.distributed import DistributedContext
 from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
@@ -86,7 +87,9 @@ def plan(
     data: Data,
     *,
     recipe: str | Recipe = "default",
+    group: str | None = None,
     download: bool = False,
+    on_note: OnNote | None = None,
     **settings: Unpack[RecipeArguments],
 ) -> Plan:
     """Estimate memory and time of `pretrain` with the same options, from a few trial steps.
@@ -95,7 +98,9 @@ def plan(
         data: images or sounds, as for `pretrain`.
         recipe: name of a recipe: default, s-diet-paper, feature-dropout or solo-learn. In Python
             also a whole one.
+        group: examples that belong together, as for `pretrain`.
         download: fetch the published weights of `init` if they are missing.
+        on_note: called before the work with each note on the data and the encoder, such as `print`.
         **settings: settings of the run, its method and its views to change.
 
     Raises:
@@ -107,7 +112,7 @@ def plan(
         (Part(bytes=8192, place='host'), 16384, 4)
     """
     setup = Setup(data, recipe, settings, download=download)
-    dataset = open_dataset(data, **setup.recipe.data_options())
+    dataset = open_dataset(data, **setup.recipe.data_options(), group=group)
     resolved, notes, init = setup.finish(dataset)
     encoder = None if init is None else init.encoder
     with (
@@ -116,6 +121,9 @@ def plan(
     ):
         trial = _Trial(resolved, dataset, RunFolder(path=Path(folder)), encoder)
         with closing(trial.run):
+            init_notes = () if init is None else init.notes
+            notes = (*dataset.notes, dataset.storage, *init_notes, *notes)
+            send_notes(notes, on_note)
             return replace(trial.plan(), notes=notes)
 
 

@@ -3,6 +3,7 @@
 import datetime
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -16,9 +17,11 @@ from widefield.core.files import check_folder_name
 from widefield.core.hardware import choose_device, choose_precision, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.names import printable
+from widefield.core.types import OnNote
 from widefield.data import Dataset, absolute, open_dataset
 from widefield.data.open import Data
 from widefield.head import FolderLock
+from widefield.inference.features import send_notes
 from widefield.inference.initial_weights import saved_init
 from widefield.train.checkpoint import disk_full_errors
 from widefield.train.distributed import DistributedContext
@@ -44,6 +47,7 @@ def pretrain(
     download: bool = False,
     quiet: bool = False,
     logger: LoggerName | None = None,
+    on_note: OnNote | None = None,
     on_step: OnStep | None = None,
     on_epoch: OnStep | None = None,
     **settings: Unpack[RecipeArguments],
@@ -69,6 +73,8 @@ def pretrain(
         quiet: show no progress.
         logger: log to wandb or mlflow too, if installed; metrics.csv and files for TensorBoard
             are always written.
+        on_note: called before the work with each note on the data, the settings and the initial
+            encoder; by default they are shown with the progress.
         on_step: called after every step; an exception ends the run, without a checkpoint.
         on_epoch: called after every epoch, once its checkpoint is saved.
         **settings: settings of the run, its method and its views to change.
@@ -109,8 +115,7 @@ def pretrain(
     resolved, notes, init = (resolved, (), None) if setup is None else setup.finish(dataset)
     init_notes = () if init is None else init.notes
     gather_note = _gather_note(resolved, ranks)
-    for note in (*dataset.notes, dataset.storage, *init_notes, *gather_note, *notes):
-        console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
+    notes = (*dataset.notes, dataset.storage, *init_notes, *gather_note, *notes)
     initial = saved_init(folder, resolved) if init is None else init.encoder
     with (
         disk_full_errors(folder.path, last=folder.last_checkpoint),
@@ -132,6 +137,8 @@ def pretrain(
                 if not (resume and run.resume(_source(data, dataset))):
                     metadata, began = _metadata(resolved, data, dataset, group), run.growth
                     ranks.on_rank_zero(lambda: folder.begin(metadata, dataset, began, initial))
+                if ranks.is_rank_zero:
+                    send_notes(notes, on_note or partial(_show, console))
                 done = run.train(on_step=on_step, on_epoch=on_epoch)
                 if done.finished and ranks.is_rank_zero:
                     write_run_page(run)
@@ -141,6 +148,10 @@ def pretrain(
             raise
     run.request.send_signal(run.stopped_by or run.request.signal)
     return done
+
+
+def _show(console: Console, note: str) -> None:
+    console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
 
 
 def _gather_note(recipe: Recipe, ranks: DistributedContext) -> tuple[str, ...]:

@@ -15,14 +15,14 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.input_errors import input_errors
 from widefield.core.modes import on_device
 from widefield.core.names import check_name
-from widefield.core.types import Score
+from widefield.core.types import OnNote, Score
 from widefield.data import Dataset
 from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.open import Data
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
 from widefield.evaluation.floors import floors as measure_floors
 from widefield.evaluation.wide import wide_or_none
-from widefield.inference.features import FeatureExtractor, FeatureKind
+from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.run_views import run_views, untrained_views
 from widefield.inference.splits import (
@@ -115,6 +115,7 @@ def probe(
     floors: bool = True,
     seed: int = 0,
     quiet: bool = False,
+    on_note: OnNote | None = None,
 ) -> ProbeReport:
     """Fit a linear probe and a kNN classifier on frozen features, and compare them with floors.
 
@@ -146,6 +147,7 @@ def probe(
             most of the time.
         seed: seed of the validation split that chooses the L2 strength, or of SGD.
         quiet: show no progress.
+        on_note: called before the work with each note on the data and the encoder, such as `print`.
 
     Raises:
         ValueError: invalid input; the message names the remedy.
@@ -162,7 +164,6 @@ def probe(
     check_name("protocol", protocol, get_args(Protocol))
     features = features or ("feature-map" if protocol == "feature-dropout" else "pooled")
     extractor = open_encoder(encoder, features, dim=dim)
-    extractor.log_notes(quiet=quiet)
     table = None if labels is None else read_labels(labels, only=task, group=group)
     group = own_group(extractor, data, group, labels=table)
     split = table is not None or _needs_split(extractor, data, train_data)
@@ -189,11 +190,14 @@ def probe(
         sets = TrainTest(train=train, test=test)
     sets = _with_shared_tasks(sets, task)
     train, test = sets.train, sets.test
-    extractor = extractor.with_readout(train, quiet=quiet)
     policy, score_encoder = None, _score
     if protocol == "feature-dropout":
         policy, views = _training_views(extractor, train)
         score_encoder = partial(_score_by_sgd, views=views)
+    extractor.check(train)
+    early = (*extractor.notes, *overlap_note(test, train), *data_notes(train, test))
+    send_notes(early, on_note)
+    extractor = extractor.with_readout(train, quiet=quiet)
     scores = score_encoder(extractor, sets, seed)
     floor_scores: dict[str, dict[str, Score]] = {}
     wide_scores: dict[str, Score] = {}

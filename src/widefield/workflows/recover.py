@@ -15,6 +15,7 @@ from torch import Tensor
 from widefield.core.files import check_folder_name, check_writable
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.input_errors import input_errors
+from widefield.core.types import OnNote
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.data.spec import parse
@@ -22,7 +23,7 @@ from widefield.encoders import Encoder, save_encoder, save_readout
 from widefield.evaluation.paired import PairedDifference, paired_difference, percent
 from widefield.evaluation.verdicts import MAX_DECREASE, MIN_GAP
 from widefield.evaluation.wide import fit_on_dataset
-from widefield.inference.features import FeatureExtractor, images_progress
+from widefield.inference.features import FeatureExtractor, images_progress, send_notes
 from widefield.inference.open_encoder import open_encoder
 from widefield.inference.splits import (
     TrainTest,
@@ -104,6 +105,7 @@ def recover(
     epochs: int | None = None,
     seed: int = 0,
     quiet: bool = False,
+    on_note: OnNote | None = None,
 ) -> Recovery:
     """Train the encoder of a run further, so that its pooled features have a hidden feature too.
 
@@ -119,6 +121,7 @@ def recover(
         epochs: passes over the images; by default two fifths of the epochs of the run.
         seed: seed of the order of the images.
         quiet: show no progress.
+        on_note: called before the work with each note on the data and the encoder, such as `print`.
 
     Raises:
         ValueError: invalid input, or a feature that is not hidden; the message names the remedy.
@@ -151,6 +154,8 @@ def recover(
         if task not in best:
             raise ValueError(f"{task} has too few labels: give two or more of each class, and more")
         _check_hidden(task, before[task], best[task], data)
+    notes = data_notes(data.train, data.test)
+    send_notes(notes, on_note)
     epochs = epochs or default_epochs(folder.recipe().epochs)
     began = time.monotonic()
     encoder = _train(
@@ -181,7 +186,7 @@ def recover(
         examples=(len(data.train), len(data.test)),
         seconds=round(seconds, 1),
         tasks=tasks,
-        notes=data_notes(data.train, data.test),
+        notes=notes,
     )
 
 
@@ -207,10 +212,12 @@ def _with_feature(dataset: Dataset, feature: str | Labels | None) -> tuple[Datas
         raise ValueError(f"{table.source} has {_listed(table.tasks)}: keep one beside path")
     table = table.with_names(dataset.paths, parse(dataset.spec).base)
     (task,) = table.tasks
+    ids = table.ids(dataset.paths)
     labeled = replace(
         dataset,
-        labels={**dataset.labels, **table.ids(dataset.paths)},
+        labels={**dataset.labels, **ids},
         classes={**dataset.classes, **table.classes()},
+        notes=(*dataset.notes, *table.notes_on(ids)),
     )
     return labeled, task
 

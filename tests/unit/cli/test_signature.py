@@ -25,6 +25,7 @@ CALLS = {
 } | {"demo": demo}
 PYTHON_ONLY = {
     "quiet": set(CALLS),
+    "on_note": set(CALLS),
     "on_step": {"pretrain"},
     "on_epoch": {"pretrain"},
     "windows": {"demo"},
