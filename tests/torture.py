@@ -12,6 +12,7 @@ Instants are random; besides, one run each is killed at the points where it woul
 """
 
 import argparse
+import importlib
 import json
 import os
 import random
@@ -280,6 +281,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write the result to this file")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)  # before the first operation: a forked child keeps no other threads
+    importlib.import_module("torch._dynamo")  # a second, by the first step of an optimizer
     rng, start = random.Random(_SEED), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="widefield-torture-") as folder:
         runs = iter(Path(folder) / str(number) for number in range(sys.maxsize))

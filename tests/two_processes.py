@@ -9,11 +9,13 @@ from typing import Any
 import torch
 from torch import distributed, multiprocessing
 
+from forked import START
+
 
 def in_two_processes(function: Callable[..., None], *args: Any) -> None:
     """Call `function(rank, *args)`, importable by name, in ranks 0 and 1; raises if one fails."""
     args = (free_port(), function, args)
-    multiprocessing.start_processes(_joined, args, nprocs=2, start_method="spawn")
+    multiprocessing.start_processes(_joined, args, nprocs=2, start_method=START)
 
 
 def free_port() -> int:

@@ -6,12 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from forked import ForkedCommand
 from runs import SMALL, images
+from widefield.cli import errors
+from widefield.cli.process import SignalExit
 from widefield.workflows.pretrain import pretrain
 
 SECONDS = 120
@@ -27,7 +32,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def started(data: Path, run: Path) -> subprocess.Popen[str]:
     """Start a run, and return once the command has taken over its signals."""
-    options = {k: v for k, v in SMALL.items() if k != "quiet"} | {"epochs": 60}
+    options = {k: v for k, v in SMALL.items() if k != "quiet"} | {"epochs": 30}
     words = [word for k, v in options.items() for word in (f"--{k.replace('_', '-')}", str(v))]
     process = subprocess.Popen(
         [sys.executable, "-m", "widefield", "pretrain", data, "--out", run, *words],
@@ -103,32 +108,33 @@ def test_at_random_instants(data: Path, tmp_path: Path) -> None:
     assert stages >= {"before", "trained"}
 
 
-SIGNALED_LATE = """
-import os, signal
-from widefield.cli import errors, main
-from widefield.cli.process import SignalExit
+def signaled_late() -> None:
+    """Let the command get a signal while the line of its error is made."""
 
-def late(error, line_of=errors.line_of):
-    os.kill(os.getpid(), signal.SIGTERM)
-    return line_of(error)
+    def late(error: BaseException, line_of: Any = errors.line_of) -> str | None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        result: str | None = line_of(error)
+        return result
 
-errors.line_of = late
-CONTROL
-main()
-"""
-"""A command that gets a signal while the line of its error is made."""
+    errors.line_of = late
 
 
-@pytest.mark.parametrize("control", ["", "SignalExit.ignore_signals = lambda self: None"])
-def test_a_signal_does_not_cut_off_the_line_of_an_error(control: str, tmp_path: Path) -> None:
+def signaled_late_and_listening() -> None:
+    signaled_late()
+    SignalExit.ignore_signals = lambda self: None  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("first", [signaled_late, signaled_late_and_listening])
+def test_a_signal_does_not_cut_off_the_line_of_an_error(
+    first: Callable[[], None], tmp_path: Path
+) -> None:
     """Had the command not stopped listening before, it would end without a word: the control."""
-    program = SIGNALED_LATE.replace("CONTROL", control)
-    command = [sys.executable, "-c", program, "probe", str(tmp_path / "nothing"), "photos"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-    lines = [line for line in done.stderr.splitlines() if line.startswith("widefield: ")]
-    if control:
-        assert (done.returncode, lines) == (143, [])
+    command = ForkedCommand("probe", tmp_path / "nothing", "photos", first=first)
+    _, err = command.communicate(timeout=SECONDS)
+    lines = [line for line in err.splitlines() if line.startswith("widefield: ")]
+    if first is signaled_late_and_listening:
+        assert (command.returncode, lines) == (143, [])
     else:
-        assert done.returncode == 2
+        assert command.returncode == 2
         assert len(lines) == 1
         assert "nothing" in lines[0]

@@ -13,6 +13,7 @@ from widefield.metrics.collapse import Health as Health
 from widefield.metrics.collapse import health as health
 from widefield.metrics.firing import firing_rates as firing_rates
 from widefield.metrics.graph import Graph as Graph
+from widefield.metrics.graph import count_others as count_others
 from widefield.metrics.graph import neighbor_graph as neighbor_graph
 from widefield.metrics.groups import Suspects as Suspects
 from widefield.metrics.groups import density_clusters as density_clusters

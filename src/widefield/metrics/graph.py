@@ -24,7 +24,7 @@ _MIN_CANDIDATES = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """The k nearest neighbors of each example, the nearest first, without itself."""
+    """The k nearest neighbors of each example, the nearest first, without itself or its group."""
 
     index: NDArray[np.int64]
     """[n, k]."""
@@ -41,16 +41,35 @@ class Graph:
         return self.index.shape[1]
 
 
-def neighbor_graph(h: Tensor, k: int, *, exact: int = EXACT) -> Graph:
+def count_others(n: int, groups: NDArray[np.int64] | None = None) -> int:
+    """Return with how many others each of n examples can be compared: those outside its group.
+
+    It is the smallest number, that of the largest of `groups`, int64 [n].
+
+    Example:
+        >>> count_others(3), count_others(3, np.array([7, 2, 7]))
+        (2, 1)
+    """
+    if groups is None:
+        return n - 1
+    return n - int(np.unique(groups, return_counts=True)[1].max(initial=1))
+
+
+def neighbor_graph(
+    h: Tensor, k: int, *, groups: NDArray[np.int64] | None = None, exact: int = EXACT
+) -> Graph:
     """Return the k rows of highest cosine to each row of h [n, D], k at most n - 1.
+
+    With `groups`, int64 [n], rows of the same group are no neighbors, and k is at most n minus the
+    size of the largest group.
 
     Up to `exact` rows all pairs are compared, in single precision, on the device of h. For more, an
     approximate index of faiss (Douze et al. 2024) is used. A row of zeros has cosine 1 to other
     rows of zeros, and 0 to all others.
 
     Raises:
-        ValueError: features that are not finite [n, D] with n >= 2, k outside 1..n-1, or too many
-            rows without faiss.
+        ValueError: features that are not finite [n, D] with n >= 2, k outside 1..n-1 or the rows of
+            other groups, or too many rows without faiss.
 
     Example:
         >>> graph = neighbor_graph(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), 1)
@@ -58,26 +77,32 @@ def neighbor_graph(h: Tensor, k: int, *, exact: int = EXACT) -> Graph:
         [1, 0, 1]
     """
     unit = unit_rows(check_features(h))
-    check_k(k, len(h))
+    others = count_others(len(h), groups)
+    check_k(k, others + 1)
+    group = torch.arange(len(h)) if groups is None else torch.from_numpy(groups)
     zero = ~unit.any(1)
     if zero.any():  # an extra dimension: the center of the sphere would be nearest to all rows
         unit = torch.cat([unit, zero[:, None].to(unit)], dim=1)
     # Translation keeps distances; centered points have smaller errors in single precision.
     points = (unit - unit.mean(0)).float()
+    group = group.to(points.device)
     every = torch.arange(len(points), device=points.device)
-    index = _exact_search(points, every, k) if len(h) <= exact else _faiss_search(points, k)
+    if len(h) <= exact:
+        index = _exact_search(points, every, k, group)
+    else:
+        index = _faiss_search(points, k, group, len(h) - others)
     distance, order = _distances(points, index).sort(dim=1, stable=True)
     index = index.gather(1, order)
     return Graph(index=index.cpu().numpy(), distance=distance.cpu().numpy())
 
 
-def _exact_search(points: Tensor, rows: Tensor, k: int) -> Tensor:
-    """Return the neighbors of these rows, compared with all others."""
+def _exact_search(points: Tensor, rows: Tensor, k: int, group: Tensor) -> Tensor:
+    """Return the neighbors of these rows, compared with all of other groups."""
     half_squares = points.square().sum(1) / 2
     chunks = []
     for rows_chunk in torch.split(rows, max(1, _SIMILARITIES // len(points))):
         similarity = points[rows_chunk] @ points.T - half_squares  # |u|^2 / 2 - |u - v|^2 / 2
-        similarity.scatter_(1, rows_chunk[:, None], -torch.inf)
+        similarity.masked_fill_(group[rows_chunk, None] == group, -torch.inf)
         chunks.append(similarity.topk(k, dim=1).indices)
     return torch.cat(chunks)
 
@@ -95,23 +120,27 @@ def _distances(points: Tensor, index: Tensor) -> Tensor:
     )
 
 
-def _faiss_search(points: Tensor, k: int) -> Tensor:
-    """Return approximate neighbors from an inverted-file index."""
+def _faiss_search(points: Tensor, k: int, group: Tensor, largest: int) -> Tensor:
+    """Return approximate neighbors by an inverted-file index; `largest` is the size of a group."""
     faiss = load_faiss()
     rows = np.ascontiguousarray(points.cpu().numpy())
     cells = round(4 * len(rows) ** 0.5)
     index = faiss.index_factory(rows.shape[1], f"IVF{cells},Flat", faiss.METRIC_L2)
     index.train(rows)
     index.add(rows)
-    enough = -(-_MIN_CANDIDATES * k * cells // len(rows))  # cells with this many rows on average
+    count = k + largest  # the group of a row is among the nearest ones, at least itself
+    enough = -(
+        -_MIN_CANDIDATES * (count - 1) * cells // len(rows)
+    )  # cells with this many rows on average
     index.nprobe = min(cells, max(round(_CELL_FRACTION * cells), enough))
-    _, found = index.search(rows, k + 1)  # one more, for each row finds itself
-    is_self = found == np.arange(len(rows))[:, None]
-    is_self[~is_self.any(1), k] = True  # not found among its copies: drop the last one instead
-    neighbors = torch.from_numpy(found[~is_self].reshape(len(rows), k)).to(points.device)
-    (missing,) = torch.where((neighbors < 0).any(1))  # too few rows in its cells
+    _, found = index.search(rows, count)
+    neighbors = torch.from_numpy(found).to(points.device)
+    excluded = (neighbors < 0) | (group[neighbors] == group[:, None])
+    first = excluded.sort(dim=1, stable=True).indices[:, :k]
+    (missing,) = torch.where(excluded.gather(1, first).any(1))  # too few rows in its cells
+    neighbors = neighbors.gather(1, first)
     if len(missing):
-        neighbors[missing] = _exact_search(points, missing, k)
+        neighbors[missing] = _exact_search(points, missing, k, group)
     return neighbors
 
 

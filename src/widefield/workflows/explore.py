@@ -23,9 +23,11 @@ from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
 from widefield.inference.features import FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
+from widefield.inference.splits import own_group
 from widefield.metrics import (
     Graph,
     Suspects,
+    count_others,
     density_clusters,
     near_duplicates,
     neighbor_distance,
@@ -42,7 +44,8 @@ from widefield.workflows.explore_page import explore_page
 
 TABLES = ("neighbors", "duplicates", "outliers", "clusters", "suspects")
 _FORMATS = (".parquet", ".csv")
-_MIN_IMAGES = 4
+_MIN_OTHERS = 3
+"""Fewest examples that each one can be compared with."""
 _CLUSTER_IMAGES = 12
 """Images that represent a cluster."""
 _TABLE_NEIGHBORS = 10
@@ -159,6 +162,7 @@ def explore(
     data: Data,
     *,
     labels: Labels | None = None,
+    group: str | None = None,
     features: FeatureKind = "pooled",
     dim: int | None = None,
     max_examples: int | None = None,
@@ -178,6 +182,10 @@ def explore(
         labels: a `.csv` file in place of the labels of the data: column path, and one for each
             task. Examples without a label are included. In Python also a table, as `classify`
             takes it.
+        group: examples that belong together, such as frames of a video: a column of the labels, a
+            label array, folder:1 for the first folder of a path, or regex:PATTERN for what its
+            first ( ) matches. Each example is compared with those of other groups alone; by default
+            as in the run, for its data.
         features: pooled, wide for these and directions of earlier stages that pooling hides,
             feature-map for those before pooling, or projected for those after the projector of the
             run.
@@ -204,30 +212,33 @@ def explore(
     if tables is not None:
         for name, suffix in product(TABLES, _FORMATS):
             checked_output(Path(tables, name + suffix), _FORMATS, overwrite=overwrite)
-    table = None if labels is None else read_labels(labels)
+    table = None if labels is None else read_labels(labels, group=group)
     extractor = open_encoder(encoder, features, dim=dim)
+    group = own_group(extractor, data, group, labels=table)
     dataset = extractor.open(
-        data, labels=table, unlabeled=True, max_examples=max_examples, quiet=quiet
+        data, labels=table, unlabeled=True, group=group, max_examples=max_examples, quiet=quiet
     )
-    if len(dataset) < _MIN_IMAGES:
+    others = count_others(len(dataset), dataset.groups)
+    if others < _MIN_OTHERS:
+        needed = _MIN_OTHERS + 1 if dataset.groups is None else f"{_MIN_OTHERS} outside each group"
         raise ValueError(
-            f"{dataset.spec} has {len(dataset)} {dataset.kind}: explore needs at least "
-            f"{_MIN_IMAGES}"
+            f"{dataset.spec} has {len(dataset)} {dataset.kind}: explore needs at least {needed}"
         )
     too_few = [
-        f"{task!r} has {count} labels, which are not checked: {_MIN_IMAGES} are needed"
+        f"{task!r} has {(y >= 0).sum()} labels, which are not checked: each needs {_MIN_OTHERS} "
+        f"others{'' if dataset.groups is None else ' outside its group'}"
         for task, y in dataset.labels.items()
-        if (count := int((y >= 0).sum())) < _MIN_IMAGES
+        if _labeled(y, dataset.groups)[1] < _MIN_OTHERS
     ]
     extractor.check(dataset)
     send_notes((*extractor.notes, *dataset.notes, *too_few), on_note)
     extractor = extractor.with_readout(dataset, quiet=quiet)
     h = extractor.features(dataset.inputs, quiet=quiet)
-    graph = neighbor_graph(h, min(MAP_NEIGHBORS, len(h) - 1))
+    graph = neighbor_graph(h, min(MAP_NEIGHBORS, others), groups=dataset.groups)
     places = tsne_map(h, graph=graph, seed=seed).numpy()
     duplicates = near_duplicates(graph)
     clusters = density_clusters(places, duplicates)
-    suspects = _suspects(h, graph, dataset.labels)
+    suspects = _suspects(h, graph, dataset.labels, dataset.groups)
     found = Exploration(
         encoder=extractor.name,
         dataset=dataset,
@@ -247,18 +258,33 @@ def explore(
     return found
 
 
+def _labeled(
+    y: NDArray[np.int64], groups: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64], int]:
+    """Return the labeled rows, and with how many others of them each can be compared."""
+    rows = np.flatnonzero(y >= 0)
+    return rows, count_others(len(rows), None if groups is None else groups[rows])
+
+
 def _suspects(
-    h: Tensor, graph: Graph, labels: Mapping[str, NDArray[np.int64]]
+    h: Tensor,
+    graph: Graph,
+    labels: Mapping[str, NDArray[np.int64]],
+    groups: NDArray[np.int64] | None,
 ) -> dict[str, Suspects]:
     """Return the labels of each task that differ from those of labeled neighbors."""
     found = {}
     for task, y in labels.items():
-        rows = np.flatnonzero(y >= 0)
+        rows, others = _labeled(y, groups)
         if len(rows) == len(y):
             found[task] = suspected_labels(graph, y)
-        elif len(rows) >= _MIN_IMAGES:
+        elif others >= _MIN_OTHERS:
             labeled_h = h[torch.from_numpy(rows).to(h.device)]
-            labeled_graph = neighbor_graph(labeled_h, min(VOTERS, len(rows) - 1))
+            labeled_graph = neighbor_graph(
+                labeled_h,
+                min(VOTERS, others),
+                groups=None if groups is None else groups[rows],
+            )
             suspects = suspected_labels(labeled_graph, y[rows])
             found[task] = replace(suspects, rows=rows[suspects.rows])
     return found

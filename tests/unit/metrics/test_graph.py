@@ -23,6 +23,23 @@ def test_the_graph_is_scikit_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert neighbor_graph(rows(70), 6).index.tolist() == index.tolist()
 
 
+@pytest.mark.parametrize("exact", [1000, 50])
+def test_rows_of_a_group_are_no_neighbors(exact: int) -> None:
+    """By all pairs, and by an index that may lack rows."""
+    h, groups = rows(90).repeat(4, 1), np.arange(360) % 90
+    h += 0.01 * rows(360)
+    unit = torch.nn.functional.normalize(h, dim=1)
+    cosine = (unit @ unit.T).numpy()
+    cosine[groups[:, None] == groups] = -2
+    best = np.sort(cosine, axis=1)[:, ::-1][:, :8]
+    found = neighbor_graph(h, 8, groups=groups, exact=exact)
+    assert (groups[found.index] != groups[:, None]).all()
+    close = np.isclose(np.take_along_axis(cosine, found.index, 1), best, atol=1e-5)
+    assert close.mean() == (1 if exact == 1000 else pytest.approx(1, abs=0.3))
+    with pytest.raises(ValueError, match="choose 1 to 356"):
+        neighbor_graph(h, 357, groups=groups, exact=exact)
+
+
 def test_small_distances_are_no_noise() -> None:
     """From a cosine in single precision they would be: 1 - 5e-9 rounds to 1."""
     h = torch.cat([rows(30, 64), rows(30, 64)])

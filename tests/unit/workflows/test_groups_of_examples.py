@@ -22,6 +22,7 @@ from widefield.inference.splits import open_train_test
 from widefield.probes import pixels
 from widefield.train.run_dir import RunFolder
 from widefield.workflows.classify import classify
+from widefield.workflows.explore import explore
 from widefield.workflows.pretrain import pretrain
 from widefield.workflows.probe import probe
 
@@ -183,6 +184,45 @@ def test_a_run_records_its_group_and_resumes_with_it(tmp_path: Path) -> None:
     assert report.train_test_overlap == 0
     if done.comparison is not None:
         assert json.loads(folder.comparison_file.read_text())["groups"] == 21
+
+
+def test_explore_compares_examples_with_other_groups_alone() -> None:
+    """Without groups, each one is a group of near-duplicates that agrees with itself."""
+    made = scenes("frames", groups=14, each=5)
+    scene, labels = made["scene"], table(made)
+    grouped = explore("pixels", made["x"], labels=labels, group="scene", quiet=True)
+    plain = explore("pixels", made["x"], labels=labels, quiet=True)
+    assert (scene[grouped.graph.index] != scene[:, None]).all()
+    assert (scene[plain.graph.index[:, :3]] == scene[:, None]).mean() > 0.9
+    assert not grouped.duplicates
+    assert len(plain.duplicates) > 10
+    assert grouped.suspects["label"].agreement < 0.8 < plain.suspects["label"].agreement
+    assert "scene" not in grouped.suspects
+    few = {"x": made["x"][:7], "scene": scene[:7]}
+    with pytest.raises(ValueError, match="7 images: explore needs at least 3 outside each group"):
+        explore("pixels", few, group="scene", quiet=True)
+
+
+def test_numbers_with_decimals_are_groups() -> None:
+    """Such as times in seconds; as labels they would be left out."""
+    made = scenes("takes")
+    options: dict[str, Any] = {"floors": False, "quiet": True}
+    times = table(made) | {"scene": (0.5 + 1.25 * made["scene"]).tolist()}
+    found, known = (
+        probe("pixels", made["x"], labels=Frame(labels), group="scene", **options)
+        for labels in (times, table(made))
+    )
+    assert list(found.tasks) == ["label"]
+    assert not any("numbers" in note for note in found.notes)
+    first, second = found.tasks["label"].score, known.tasks["label"].score
+    assert first.low <= 0.5 <= first.high
+    assert first.test_examples == second.test_examples
+    control = probe("pixels", made["x"], labels=Frame(times), task=None, **options)
+    assert list(control.tasks) == ["label"]
+    assert any("'scene' holds numbers, not classes: left out" in note for note in control.notes)
+    only = Frame({**times, "label": times["scene"]})
+    with pytest.raises(ValueError, match="every column holds numbers, not classes"):
+        probe("pixels", made["x"], labels=only, group="scene", **options)
 
 
 def test_groups_of_one_key_in_two_folders_are_reported() -> None:
