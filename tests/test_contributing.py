@@ -33,6 +33,12 @@ lists = (METHODS, VIEWS, PLANTS, DIAGNOSTICS, claims())
 print(*(name for names in lists for name in names if name.startswith("tried")))
 """
 
+TESTED = """
+import sys, pytest
+sys.stdout.flush()
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
 GENERAL = (
     "tests/conformance/test_methods.py",
     "tests/conformance/test_every_loss.py",
@@ -72,10 +78,25 @@ def python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_every_kind_is_listed_after_one_command(copy: Path) -> None:
-    done = python(copy, "-c", LISTED)
+@pytest.fixture(scope="module")
+def own(copy: Path) -> list[str]:
+    """The tests that were written."""
+    return [str(p.relative_to(copy)) for p in (copy / "tests").rglob("test_tried_*.py")]
+
+
+@pytest.fixture(scope="module")
+def tested(copy: Path, own: list[str]) -> tuple[str, str]:
+    """What is listed, and what the tests print, in one process."""
+    # The subprocess of a test of imports has nothing to do with the list of diagnostics.
+    chosen = ["-k", "tried or (test_registry and not importing)", "-p", "no:cacheprovider"]
+    done = python(copy, "-c", LISTED + TESTED, *own, *GENERAL, *chosen, "-q", "--tb=line", "-rA")
+    listed, _, printed = done.stdout.partition("\n")
+    return listed, printed + done.stderr
+
+
+def test_every_kind_is_listed_after_one_command(tested: tuple[str, str]) -> None:
     expected = {"tried-objective", "tried-view", "tried-planted", "tried_diagnostic", "tried-lab"}
-    assert set(done.stdout.split()) == expected, done.stderr
+    assert set(tested[0].split()) == expected, tested[1]
 
 
 def test_what_is_written_is_formatted(copy: Path) -> None:
@@ -87,16 +108,16 @@ def test_what_is_written_is_formatted(copy: Path) -> None:
         assert done.returncode == 0, done.stdout
 
 
-def test_it_is_tested_with_the_rest_and_fails_until_its_formula_is_written(copy: Path) -> None:
-    own = [str(p.relative_to(copy)) for p in (copy / "tests").rglob("test_tried_*.py")]
-    chosen = ["-k", "tried or test_registry", "-p", "no:cacheprovider", "-q", "--tb=line", "-rA"]
-    done = python(copy, "-m", "pytest", *own, *GENERAL, *chosen)
-    failed = set(re.findall(r"^FAILED (\S+?)::", done.stdout, re.MULTILINE))
-    passed = set(re.findall(r"^PASSED (\S+?)::", done.stdout, re.MULTILINE))
-    assert failed == set(own), done.stdout
-    assert set(GENERAL) <= passed, done.stdout
+def test_it_is_tested_with_the_rest_and_fails_until_its_formula_is_written(
+    own: list[str], tested: tuple[str, str]
+) -> None:
+    _, printed = tested
+    failed = set(re.findall(r"^FAILED (\S+?)::", printed, re.MULTILINE))
+    passed = set(re.findall(r"^PASSED (\S+?)::", printed, re.MULTILINE))
+    assert failed == set(own), printed
+    assert set(GENERAL) <= passed, printed
     for message in FILL_IN.values():
-        assert message in done.stdout
+        assert message in printed
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,10 @@ transform = timm.data.create_transform(**data, is_training=False)
 
 
 def read(file):  # upright, in 8 bits of sRGB, on white
-    image = ImageOps.exif_transpose(Image.open(file))
+    image = Image.open(file)
+    if image.mode[0] not in "IF" and any(f";16{{order}}" in str(image.tile) for order in "BLN"):
+        raise ValueError("Pillow reads 8 of the 16 bits of this color image")
+    image = ImageOps.exif_transpose(image)
     profile = image.info.get("icc_profile")
     if image.mode[0] in "IF":  # gray of more than 8 bits
         {levels}
@@ -93,8 +96,8 @@ values = (np.asarray(image, dtype=np.float64) - {black}) * (255 / ({white} - {bl
 _NO_LEVELS = 'raise ValueError("more than 8 bits, and no black and white are recorded")'
 
 _COLOR_LEVELS = """
-Pillow reads color images of 16 bits in 8 bits. Read these with another library, and convert their
-values v to 255 (v - {black}) / ({white} - {black}) first.
+Color images of 16 bits, of which Pillow reads 8, are refused. Read these with another library, and
+convert their values v to 255 (v - {black}) / ({white} - {black}) first.
 """
 
 _OF_ARRAYS = """```python

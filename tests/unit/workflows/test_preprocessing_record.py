@@ -156,6 +156,20 @@ def test_the_lines_of_the_card_compute_the_features_of_embed(
     assert all(difference(embedded(tmp_path / "model", data)[n], h) < 1e-5 for n, h in ours.items())
 
 
+@pytest.mark.parametrize("kind", [2, 6], ids=["RGB", "RGBA"])
+def test_the_lines_of_the_card_refuse_what_pillow_cuts_to_8_bits(kind: int, tmp_path: Path) -> None:
+    """16 bits a channel would be read as their upper bytes without a word."""
+    values = np.arange(64 * {2: 3, 6: 4}[kind]).reshape(8, 8, -1) * 250
+    color = png16(values, kind=kind)
+    data = written(tmp_path / "data", [color, png(picture(40, 60))])
+    widefield.export(saved(tmp_path / "encoder", 32, data), tmp_path / "model")
+    lines = lines_of_card(tmp_path / "model")
+    with pytest.raises(ValueError, match="Pillow reads 8 of the 16 bits"):
+        exec(lines.replace("image.png", str(data / "0.png")), {})
+    exec(lines.replace("image.png", str(data / "1.png")), {})
+    assert Image.open(data / "0.png").mode in ("RGB", "RGBA")  # the control: 8 bits a channel
+
+
 def before(folder: Path, data: Path) -> dict[str, Tensor]:
     """The features of the configuration that was written earlier: bilinear, squashed."""
     model = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
