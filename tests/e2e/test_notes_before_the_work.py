@@ -17,7 +17,8 @@ from widefield.workflows.plan import plan
 
 NOTE = "classes, by folder: blue 20, red 20"
 MERGED = "of 'label' is the class 'red'"
-OPTIONS = {k: v for k, v in {**SMALL, "epochs": 1}.items() if k != "quiet"}
+OPTIONS = {**SMALL, "epochs": 1}
+del OPTIONS["max_examples"], OPTIONS["quiet"]
 WORDS = [word for k, v in OPTIONS.items() for word in (f"--{k.replace('_', '-')}", str(v))]
 
 COMMANDS: dict[str, tuple[list[Any], str]] = {

@@ -45,9 +45,10 @@ transform = timm.data.create_transform(**data, is_training=False)
 
 def read(file):  # upright, in 8 bits of sRGB, on white
     image = Image.open(file)
-    if image.mode[0] not in "IF" and any(f";16{{order}}" in str(image.tile) for order in "BLN"):
-        raise ValueError("Pillow reads 8 of the 16 bits of this color image")
+    cut = image.mode[0] not in "IF" and any(f";16{{order}}" in str(image.tile) for order in "BLN")
     image = ImageOps.exif_transpose(image)
+    if cut:
+        raise ValueError("Pillow reads 8 of the 16 bits of this color image")
     profile = image.info.get("icc_profile")
     if image.mode[0] in "IF":  # gray of more than 8 bits
         {levels}
