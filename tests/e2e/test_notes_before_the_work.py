@@ -9,6 +9,7 @@ from PIL import Image
 
 from commands import Command
 from runs import SMALL, images
+from widefield.audits import bounds
 from widefield.inference import features
 from widefield.inference.features import FeatureExtractor
 from widefield.train.step import TrainStep
@@ -49,10 +50,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder as a working folder, where links to its files keep them as they are."""
-    monkeypatch.chdir(folder)
-    return folder
+def here(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in an empty folder with links to these."""
+    for name in ("mine", "labels.csv", "run"):
+        (tmp_path / name).symlink_to(folder / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bounds, "CEILING_STEPS", 4)
 
 
 def said_before(command: Command, monkeypatch: pytest.MonkeyPatch, name: str) -> str:
@@ -81,8 +84,7 @@ def said_before(command: Command, monkeypatch: pytest.MonkeyPatch, name: str) ->
     else:
         monkeypatch.setattr(features, "encode", at_work(features.encode, is_long))
     words, note = COMMANDS[name]
-    overwrite = ["--overwrite"] * (name not in ("plan", "pretrain", "probe", "recover"))
-    code, out, err = command(name, *words, *overwrite)
+    code, out, err = command(name, *words)
     assert code == 0, err
     (before,) = begun
     assert (before + out + err).count(note) == 1
@@ -91,7 +93,7 @@ def said_before(command: Command, monkeypatch: pytest.MonkeyPatch, name: str) ->
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_notes_come_first(
-    here: Path, command: Command, monkeypatch: pytest.MonkeyPatch, name: str
+    here: None, command: Command, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     before = said_before(command, monkeypatch, name)
     (line,) = (line for line in before.splitlines() if COMMANDS[name][1] in line)
@@ -103,7 +105,7 @@ def test_notes_come_first(
     [("probe", probe), ("explore", explore), ("embed", embed), ("classify", classify)],
 )
 def test_the_old_order_is_seen(
-    here: Path, command: Command, monkeypatch: pytest.MonkeyPatch, name: str, module: Any
+    here: None, command: Command, monkeypatch: pytest.MonkeyPatch, name: str, module: Any
 ) -> None:
     """The control: without the callback, notes are printed after the work, once as well."""
     monkeypatch.setattr(module, "send_notes", lambda notes, on_note: None)
@@ -122,7 +124,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_refusal_is_one_line_without_notes(here: Path, command: Command, name: str) -> None:
+def test_a_refusal_is_one_line_without_notes(here: None, command: Command, name: str) -> None:
     words, message = REFUSED[name]
     code, out, err = command(name, *COMMANDS[name][0], *words)
     (line,) = err.splitlines()
@@ -131,15 +133,15 @@ def test_a_refusal_is_one_line_without_notes(here: Path, command: Command, name:
 
 
 def test_without_the_early_check_it_would_not_be(
-    here: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+    here: None, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FeatureExtractor, "check", lambda *_, **options: None)
-    words = [*COMMANDS["embed"][0], "--features", "wide", "--overwrite"]
-    assert len(command(*("embed", *words))[2].splitlines()) > 1
+    words = [*COMMANDS["embed"][0], "--features", "wide"]
+    assert len(command("embed", *words)[2].splitlines()) > 1
 
 
 def test_python_prints_no_notes_and_gives_them(
-    here: Path, capsys: pytest.CaptureFixture[str]
+    here: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     heard: list[str] = []
     report = probe.probe("pixels", "mine:test", train_data="mine:train", floors=False)
@@ -150,7 +152,7 @@ def test_python_prints_no_notes_and_gives_them(
     assert NOTE not in "".join(capsys.readouterr())
 
 
-def test_recover_keeps_the_notes_of_a_table(here: Path) -> None:
+def test_recover_keeps_the_notes_of_a_table(here: None) -> None:
     table = {f"red/{2 * i}.png": ("up", "NA")[i % 3 == 0] for i in range(20)}
     table |= {f"blue/{2 * i + 1}.png": "Up" if i == 0 else "down" for i in range(20)}
     dataset = recover.training_data(recover.open_encoder("run").require_run(""))
@@ -162,7 +164,7 @@ def test_recover_keeps_the_notes_of_a_table(here: Path) -> None:
     assert recover._with_feature(dataset, None)[0].notes == dataset.notes
 
 
-def test_plan_takes_groups_and_names_them(here: Path) -> None:
+def test_plan_takes_groups_and_names_them(here: None) -> None:
     heard: list[str] = []
     ahead = plan("mine", group=r"regex:(\d)\.png", on_note=heard.append, **OPTIONS)
     (note,) = (note for note in heard if note.startswith("group "))
