@@ -5,6 +5,7 @@ They save the seconds in which a new interpreter imports torch, where a test is 
 
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -34,8 +35,9 @@ class ForkedCommand:
         env: Mapping[str, str] | None = None,
         first: Callable[[], None] | None = None,
     ) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="widefield-forked-")
-        self._files = [Path(self._folder.name, name) for name in ("stdout", "stderr")]
+        self._folder = Path(tempfile.mkdtemp(prefix="widefield-forked-"))
+        self._files = [self._folder / name for name in ("stdout", "stderr")]
+        self._printed = ("", "")
         self._process = CONTEXT.Process(
             target=_command,
             args=(list(map(str, words)), {**os.environ, **(env or {})}, self._files, first),
@@ -62,8 +64,11 @@ class ForkedCommand:
         """Wait for the end, and return what was printed on stdout and stderr."""
         self._process.join(timeout)
         assert self.returncode is not None, "the command has not ended"
-        out, err = (file.read_text() for file in self._files)
-        return out, err
+        if self._folder.exists():
+            out, err = (file.read_text() if file.exists() else "" for file in self._files)
+            self._printed = (out, err)
+            shutil.rmtree(self._folder)
+        return self._printed
 
 
 def _command(

@@ -89,6 +89,7 @@ def tested(copy: Path, own: list[str]) -> tuple[str, str]:
     """What is listed, and what the tests print, in one process."""
     # The subprocess of a test of imports has nothing to do with the list of diagnostics.
     chosen = ["-k", "tried or (test_registry and not importing)", "-p", "no:cacheprovider"]
+    chosen += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
     done = python(copy, "-c", LISTED + TESTED, *own, *GENERAL, *chosen, "-q", "--tb=line", "-rA")
     listed, _, printed = done.stdout.partition("\n")
     return listed, printed + done.stderr
