@@ -4,6 +4,8 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import cache
@@ -16,7 +18,6 @@ import torch
 import yaml
 from PIL import Image
 
-from forked import ForkedCommand
 from runs import (
     SMALL,
     STEPS,
@@ -262,7 +263,12 @@ def test_a_signal_to_the_command_then_resume(
     options = {**SMALL, "head_storage": place, "epochs": 12}
     del options["quiet"]
     words = [word for k, v in options.items() for word in (f"--{k.replace('_', '-')}", str(v))]
-    process = ForkedCommand("pretrain", data, "--out", broken, *words)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "widefield", "pretrain", data, "--out", broken, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     deadline = time.monotonic() + 120
     while not (broken / "checkpoints" / "last.pt").exists():
         assert time.monotonic() < deadline
