@@ -167,7 +167,8 @@ def test_the_lines_of_the_card_refuse_what_pillow_cuts_to_8_bits(kind: int, tmp_
     with pytest.raises(ValueError, match="Pillow reads 8 of the 16 bits"):
         exec(lines.replace("image.png", str(data / "0.png")), {})
     exec(lines.replace("image.png", str(data / "1.png")), {})
-    assert Image.open(data / "0.png").mode in ("RGB", "RGBA")  # the control: 8 bits a channel
+    with Image.open(data / "0.png") as image:
+        assert image.mode in ("RGB", "RGBA")  # the control: 8 bits a channel
 
 
 def before(folder: Path, data: Path) -> dict[str, Tensor]:
