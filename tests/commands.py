@@ -29,6 +29,12 @@ class Command:
         assert code == 0, err
         return out
 
+    def everything(self, *words: object) -> str:
+        """Return what a command that succeeds prints, its notes on stderr included."""
+        code, out, err = self(*words)
+        assert code == 0, err
+        return err + out
+
     def json(self, *words: object) -> Any:
         """Return the JSON object of a command that succeeds."""
         return json.loads(self.text(*words, "--json"))

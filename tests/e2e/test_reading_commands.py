@@ -26,7 +26,7 @@ def odd_folder(folder: Path) -> Path:
 def test_embed_tells_what_it_skipped(tmp_path: Path, command: Command) -> None:
     folder = odd_folder(tmp_path / "im\x1b[31mages")
     for suffix in (".npz", ".parquet"):
-        told = command.text("embed", "pixels", folder, "--out", tmp_path / f"e{suffix}")
+        told = command.everything("embed", "pixels", folder, "--out", tmp_path / f"e{suffix}")
         assert all(line.isprintable() for line in told.splitlines())
         assert "note: not read, because they are not images of a known type: 1 .heic" in told
         assert "1 pipes, sockets or devices" in told
@@ -39,7 +39,7 @@ def test_embed_tells_what_it_skipped(tmp_path: Path, command: Command) -> None:
 def test_probe_tells_what_it_skipped(tmp_path: Path, command: Command) -> None:
     folder = odd_folder(tmp_path / "im\x1b[31mages")
     words = ("probe", "pixels", f"{folder}:test", "--train-data", f"{folder}:train", "--no-floors")
-    told = command.text(*words)
+    told = command.everything(*words)
     assert all(line.isprintable() for line in told.splitlines())
     # Both are parts of one folder, of which it is said once.
     assert told.count("not read, because they are not images of a known type: 1 .heic") == 1
