@@ -9,9 +9,12 @@ those of `BLOCKS[NAME]`. `FILES` are written whole.
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # studies/
 
 import arguments
 import losses
@@ -44,6 +47,7 @@ from pages import (
     views,
 )
 from pages.format import ROOT
+from studies import page
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "summary": readout.summary,
@@ -137,6 +141,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 FILES: dict[str, Callable[[], str]] = {
     "src/widefield/config/arguments.py": arguments.source,
     "src/widefield/losses.py": losses.source,
+    "docs/studies.md": page.text,
     "docs/budgets.svg": budgets.svg,
     "docs/keeping.svg": keeping.svg,
     "docs/architecture.svg": architecture.svg,
