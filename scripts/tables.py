@@ -47,7 +47,7 @@ from pages import (
     views,
 )
 from pages.format import ROOT
-from studies import page
+from studies import page as studies_page
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "summary": readout.summary,
@@ -141,7 +141,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 FILES: dict[str, Callable[[], str]] = {
     "src/widefield/config/arguments.py": arguments.source,
     "src/widefield/losses.py": losses.source,
-    "docs/studies.md": page.text,
+    "docs/studies.md": studies_page.text,
     "docs/budgets.svg": budgets.svg,
     "docs/keeping.svg": keeping.svg,
     "docs/architecture.svg": architecture.svg,
