@@ -1,6 +1,6 @@
 """The pages of the studies: what decides every row of the papers, and docs/studies.md."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,19 +75,21 @@ def own(study: Study) -> str:
     return "not run" if found is None else f"run at {found[0]} scale"
 
 
-def table(runs: dict[str, Measured]) -> str:
-    """Return a row for each arm and a column for each measure: mean ± half-width over seeds."""
-    seeds = by_seed(runs)
-    arms = list(dict.fromkeys(arm for seed in seeds.values() for arm in seed))
-    names = list(
-        dict.fromkeys(
-            name for seed in seeds.values() for measured in seed.values() for name in measured
-        )
-    )
-    lines = [["", *names], ["---"] * (len(names) + 1)]
-    for arm in arms:
-        values = {n: [s[arm][n] for s in seeds.values() if n in s.get(arm, {})] for n in names}
-        lines.append([arm, *(_cell(values[name]) for name in names)])
+def table(runs: Mapping[str, Measured], *, measures: Sequence[str] = ()) -> str:
+    """Return a row for each arm and a column for each measure: mean ± half-width over seeds.
+
+    Arms named `ROW @ COLUMN` share a row. `measures` are those to show, by default all.
+    """
+    cells: dict[str, dict[str, list[float]]] = {}
+    for seed in by_seed(runs).values():
+        for arm, measured in seed.items():
+            row, _, column = arm.partition(" @ ")
+            for name in (name for name in measured if not measures or name in measures):
+                title = f"{name} ({column})" if column else name
+                cells.setdefault(row, {}).setdefault(title, []).append(measured[name])
+    titles = list(dict.fromkeys(title for row in cells.values() for title in row))
+    lines = [["", *titles], ["---"] * (len(titles) + 1)]
+    lines += [[arm, *(_cell(row.get(t, [])) for t in titles)] for arm, row in cells.items()]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -122,6 +124,8 @@ def section(study: Study) -> Iterator[str]:
         f"{sizes['epochs']} epochs, {sizes['encoder']}, "
         f"{kept['seconds'] / 60:.0f} min in all: `{kept['command']}`.\n"
     )
+    if study.conclusion:
+        yield f"{study.conclusion}\n"
     figure = FIGURES / f"{study.id}.{scale}.png"
     if figure.exists():
         yield f"![{study.question}](studies/{figure.name})\n"

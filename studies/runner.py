@@ -78,7 +78,7 @@ class Results:
             "sizes": {k: v for k, v in asdict(plan).items() if k != "settings"},
             "criteria": {f.id: [f.criterion, f.at_least] for f in self.study.findings},
             "seconds": round(sum(r.get("seconds", 0) for r in self.runs.values()), 1),
-            "findings": verdicts(self.study, self.runs) if not self.missing else {},
+            "findings": verdicts(self.study, self.scale, self.runs) if not self.missing else {},
             "runs": self.runs,
         }
         text = json.dumps(self.content, indent=1) + "\n"
@@ -104,15 +104,18 @@ def read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def verdicts(study: Study, runs: dict[str, Measured]) -> dict[str, Any]:
+def verdicts(study: Study, scale: ScaleName, runs: dict[str, Measured]) -> dict[str, Any]:
     """Return the verdict on every finding of a study whose runs are all there."""
+    if study.arms_at(scale) != list(study.arms):
+        return {}
     seeds = list(by_seed(runs).values())
     return {finding.id: decide(finding, seeds).to_json() for finding in study.findings}
 
 
 def tasks(study: Study, scale: ScaleName) -> list[Task]:
     """Return the runs of a study: seed by seed, so that an early end leaves whole seeds."""
-    arms = [*(study.arms if study.measure else ()), *([TOGETHER] if study.together else [])]
+    own = study.arms_at(scale) if study.measure else []
+    arms = [*own, *([TOGETHER] if study.together else [])]
     return [Task(study.id, scale, arm, s) for s in study.scales[scale].seeds for arm in arms]
 
 
@@ -126,7 +129,9 @@ def perform(task: Task, packs: Packs, work: Path) -> Measured:
 
     if task.arm == TOGETHER:
         assert study.together is not None
-        run: Measured = {"measured": study.together({arm: get(arm) for arm in study.arms})}
+        run: Measured = {
+            "measured": study.together({arm: get(arm) for arm in study.arms_at(task.scale)})
+        }
     else:
         assert study.measure is not None
         trained = get(task.arm)
@@ -187,7 +192,8 @@ def draw(study: Study, scale: ScaleName, *, packs: Packs, work: Path, folder: Pa
         return None
     sizes = study.scales[scale]
     trained = {
-        name: train(arm, sizes, packs, sizes.seeds[0], work) for name, arm in study.arms.items()
+        name: train(study.arms[name], sizes, packs, sizes.seeds[0], work)
+        for name in study.arms_at(scale)
     }
     figure, path = study.figure(trained), folder / f"{study.id}.{scale}.png"
     write_atomically(path, lambda draft: figure.savefig(draft, format="png", dpi=110))

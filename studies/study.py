@@ -31,6 +31,9 @@ class Scale:
         seeds: one run of every arm for each.
         minutes: the time that it may take, on two cores or one GPU.
         settings: arguments of `widefield.pretrain` of every run.
+        probed: training images at most that probes are fitted on; None takes all of the run.
+        validation: further training images that choices are made on.
+        arms: how many of the study's arms run, from the first; None runs all.
     """
 
     images: int | None
@@ -39,6 +42,9 @@ class Scale:
     seeds: tuple[int, ...] = (0, 1, 2)
     minutes: float
     settings: Mapping[str, Any] = field(default_factory=dict)
+    probed: int | None = None
+    validation: int = 3000
+    arms: int | None = None
 
 
 TINY = Scale(
@@ -46,6 +52,7 @@ TINY = Scale(
     epochs=1,
     seeds=(0,),
     minutes=0.2,
+    validation=24,
     settings={"batch_size": 24, "image_size": 16, "projector_width": 32},
 )
 """Seconds of generated images; its findings are not decided."""
@@ -59,11 +66,15 @@ class Arm:
         data: a data pack by name, and what is planted on it: `cifar10+digits:fresh`.
         settings: arguments of `widefield.pretrain`; None leaves the encoder untrained.
         epochs: in multiples of those of the scale; at least one epoch is trained.
+        images: training images at most, where these are fewer than those of the scale.
+        pixels: raw pixels in place of an untrained encoder.
     """
 
     data: str
     settings: Mapping[str, Any] | None = field(default_factory=dict)
     epochs: float = 1.0
+    images: int | None = None
+    pixels: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,11 +108,12 @@ class Study:
         id: the table or figure, `SD-T3`, or a name of ours.
         question: one sentence.
         scales: sizes of its runs; a scale that is missing has a reason in `missing`.
-        arms: name -> encoder.
+        arms: name -> encoder. `ROW @ COLUMN` puts the arm into a row and a column of the table.
         measure: the numbers of one trained encoder.
         together: the numbers of all encoders of one seed, where these belong together.
         figure: draws the encoders of the first seed; written to docs/studies/ID.png.
-        published: what the paper reports, in the words of docs/papers.yaml.
+        published: what the paper reports.
+        conclusion: what follows, written after the result.
     """
 
     id: str
@@ -113,7 +125,12 @@ class Study:
     together: Callable[[Mapping[str, "Trained"]], Measured] | None = None
     figure: Callable[[Mapping[str, "Trained"]], "Figure"] | None = None
     published: str = ""
+    conclusion: str = ""
     missing: Mapping[ScaleName, str] = field(default_factory=dict)
+
+    def arms_at(self, scale: ScaleName) -> list[str]:
+        """Return the names of the arms that run at a scale."""
+        return list(self.arms)[: self.scales[scale].arms]
 
 
 def difference(measure: str, a: str, b: str) -> Callable[[SeedRuns], float]:

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -27,6 +28,7 @@ from widefield.encoders import Projected, Wide, load_encoder
 from widefield.evaluation.wide import fit_on_dataset
 from widefield.methods import load_projector
 from widefield.probes import extract, score
+from widefield.probes.features import Pixels
 from widefield.train.build import DataInfo, build_run_encoder
 
 
@@ -49,6 +51,8 @@ class Trained:
         """The frozen encoder, on the device."""
         if self.folder is not None:
             return load_encoder(self.folder).to(self.device).eval()
+        if self.arm.pixels:
+            return Pixels.of(self.train_set().images)
         recipe = make_recipe(encoder=self.scale.encoder, seed=self.seed)
         return build_run_encoder(recipe, DataInfo.of(self.train_set()), self.device).eval()
 
@@ -65,6 +69,11 @@ class Trained:
         return Wide(self.encoder, readout.to(self.device))
 
     @property
+    def images(self) -> int | None:
+        """How many images it was trained on at most; None for all."""
+        return images_of(self.arm, self.scale)
+
+    @property
     def device(self) -> torch.device:
         """Where the encoder is."""
         return choose_device("auto")
@@ -72,16 +81,28 @@ class Trained:
     def train_set(self, ending: str = "") -> Dataset:
         """Return the images that the encoder was trained on; `ending` follows their name."""
         spec = self.packs.spec(self.arm.data, "train") + ending
-        return open_dataset(spec, max_examples=self.scale.images, seed=self.seed, **self._form)
+        return open_dataset(spec, max_examples=self.images, seed=self.seed, **self._form)
+
+    def probe_set(self, ending: str = "") -> Dataset:
+        """Return the images that probes are fitted on: the first of those trained on."""
+        return self.train_set(ending).subset(slice(self.scale.probed))
 
     def test_set(self, ending: str = "") -> Dataset:
         """Return the images that scores are taken on; `ending` follows their name."""
         spec = self.packs.spec(self.arm.data, "test") + ending
         return open_dataset(spec, seed=self.seed, held_out=True, **self._form)
 
+    def validation_set(self) -> Dataset:
+        """Return further images of the training file, which choices are made on."""
+        spec, known = self.packs.spec(self.arm.data, "train"), self.train_set().paths
+        images = len(known) + self.scale.validation
+        more = open_dataset(spec, max_examples=images, seed=self.seed, held_out=True, **self._form)
+        trained_on = set(known)
+        return more.subset(np.flatnonzero([path not in trained_on for path in more.paths]))
+
     @property
     def _form(self) -> dict[str, Any]:
-        size = self.scale.settings.get("image_size")
+        size = (self.arm.settings or {}).get("image_size", self.scale.settings.get("image_size"))
         return {} if size is None else {"image_size": size}
 
     @property
@@ -100,33 +121,54 @@ def accuracies(
         ending: follows the name of the data that are probed.
         pooled: the first columns of wide features that are the pooled ones.
     """
-    sets = trained.train_set(ending), trained.test_set(ending)
-    features = [extract(encoder, images.inputs) for images in sets]
-    return scores(features, *sets, pooled=pooled)
+    sets = trained.probe_set(ending), trained.test_set(ending)
+    return scores([features(encoder, images) for images in sets], *sets, pooled=pooled)
+
+
+def features(encoder: nn.Module, images: Dataset) -> Tensor:
+    """Return the features of a frozen encoder, float32 [n, D]."""
+    return extract(encoder, images.inputs)
 
 
 def scores(
-    features: list[Tensor], train_set: Dataset, test_set: Dataset, *, pooled: int | None = None
+    h: list[Tensor],
+    train_set: Dataset,
+    test_set: Dataset,
+    *,
+    pooled: int | None = None,
+    measure: Literal["accuracy", "knn"] = "accuracy",
 ) -> dict[str, float]:
-    """Return the linear-probe accuracy of every task on the features of both sets, in percent."""
-    train_h, test_h = features
+    """Return the accuracy of every task on the features of both sets, in percent.
+
+    `measure` is that of the linear probe or of the 20 nearest neighbors.
+    """
+    train_h, test_h = h
     train_y, test_y = (
         {task: torch.from_numpy(y).to(train_h.device) for task, y in images.labels.items()}
         for images in (train_set, test_set)
     )
     classes = {task: len(names) for task, names in train_set.classes.items()}
-    read = score(train_h, train_y, test_h, test_y, classes=classes, pooled=pooled)
-    return {task: round(100 * s.accuracy, 2) for task, s in read.items()}
+    found = score(train_h, train_y, test_h, test_y, classes=classes, pooled=pooled)
+    return {task: round(100 * getattr(s, measure), 2) for task, s in found.items()}
 
 
 def probes(trained: Trained) -> Measured:
     """Return the accuracy of every task for the pooled and for the wide readout, in percent."""
     pooled = accuracies(trained, trained.encoder)
+    if trained.arm.pixels:
+        return {f"{task}, %": value for task, value in pooled.items()}
     wide = accuracies(trained, trained.wide, pooled=trained.wide.readout.config.pooled)
     return {
         **{f"{task}, %": value for task, value in pooled.items()},
         **{f"{task}, wide, %": value for task, value in wide.items()},
     }
+
+
+def validated(trained: Trained) -> Measured:
+    """Return the accuracy of every task on further images of the training file, in percent."""
+    sets = trained.probe_set(), trained.validation_set()
+    h = [features(trained.encoder, images) for images in sets]
+    return {f"{task}, %": value for task, value in scores(h, *sets).items()}
 
 
 def train(arm: Arm, scale: Scale, packs: Packs, seed: int, work: Path) -> Trained:
@@ -152,7 +194,13 @@ def run_settings(arm: Arm, scale: Scale, seed: int) -> dict[str, Any]:
     if "projector_width" in given and arm.settings.get("method") == "supervised":
         del given["projector_width"]
     epochs = max(1, round(arm.epochs * scale.epochs))
-    return {**given, "epochs": epochs, "max_examples": scale.images, "seed": seed}
+    return {**given, "epochs": epochs, "max_examples": images_of(arm, scale), "seed": seed}
+
+
+def images_of(arm: Arm, scale: Scale) -> int | None:
+    """Return how many images an arm trains on at most; None for all."""
+    smallest = min(arm.images or 10**9, scale.images or 10**9)
+    return None if smallest == 10**9 else smallest
 
 
 def _run_name(data: str, settings: Mapping[str, Any]) -> str:

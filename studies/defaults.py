@@ -1,0 +1,314 @@
+"""The choices behind the defaults: rates, weights, batches, moments of rows, objectives, bits."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from studies.equal_time import data
+from studies.study import TINY, Arm, Measured, Scale, ScaleName, Study
+from studies.trained import Trained, features, probes, scores, validated
+from widefield.config.defaults import LR_SCALES
+from widefield.encoders import family_of
+from widefield.encoders.settings import EncoderSettings
+from widefield.methods import METHODS
+
+ONE_ARM = replace(TINY, arms=1)
+NO_GPU: dict[ScaleName, str] = {"gpu": "defaults are chosen for runs on a CPU"}
+
+
+def family_rate(method: str, encoder: str) -> float:
+    """Return the learning rate of a method with the family of an encoder."""
+    return LR_SCALES[family_of(EncoderSettings(name=encoder))] * METHODS[method]().lr
+
+
+ENCODERS: dict[str, dict[str, Any]] = {
+    "resnet-tiny": {},
+    "mobilenetv3_small_050": {"stem": "native"},
+    "resnet18": {"stem": "native"},
+    "resnet50": {"stem": "native"},
+    "convnext_atto": {"stem": "native"},
+    "vit_tiny_patch16_224": {"stem": "native"},
+}
+FACTORS = (0.01, 0.03, 0.1, 0.3, 1.0)
+BESIDE: dict[str, dict[str, Any]] = {
+    "no warm-up": {"warmup_epochs": 0.0},
+    "warm-up of 1 epoch": {"warmup_epochs": 1.0},
+    "no weight decay": {"weight_decay": 0.0},
+    "weight decay x 4": {"weight_decay": 0.2},
+}
+
+
+def _rate_arms() -> Iterator[tuple[str, Arm]]:
+    for size, images in ((32, 2000), (64, 1000), (96, 1000)):
+        for name, stem in ENCODERS.items():
+            run = {"encoder": name, "image_size": size, **stem}
+            for factor in FACTORS:
+                lr = factor * METHODS["s-diet"]().lr
+                arm = Arm(data="cifar10", settings=run | {"lr": lr}, images=images)
+                yield f"{name}, {size} pixels @ lr x {factor:g}", arm
+            if size == 32:
+                for beside, settings in BESIDE.items():
+                    lr = family_rate("s-diet", name)
+                    arm = Arm(data="cifar10", settings=run | {"lr": lr} | settings, images=images)
+                    yield f"{name}, {size} pixels @ {beside}", arm
+
+
+LEARNING_RATES = Study(
+    id="learning-rates",
+    question="Which learning rate does each family of encoders take?",
+    scales={
+        "tiny": ONE_ARM,
+        "cpu": Scale(
+            images=2000,
+            epochs=6,
+            seeds=(0,),
+            minutes=90,
+            settings={"method": "s-diet", "batch_size": 64},
+        ),
+    },
+    arms=dict(_rate_arms()),
+    measure=validated,
+    missing=NO_GPU,
+    conclusion=(
+        "Rates are multiples of the method's own; what is beside them has the family's rate, which "
+        "`widefield.config.defaults.LR_SCALES` holds. Networks with batch norm take 0.3 to 1 of a "
+        "method's rate, and networks without and transformers 0.03."
+    ),
+)
+
+
+def with_neighbors(trained: Trained) -> Measured:
+    """Return linear-probe and 20-nearest-neighbor accuracy on further training images."""
+    sets = trained.probe_set(), trained.validation_set()
+    h = [features(trained.encoder, images) for images in sets]
+    linear, knn = scores(h, *sets), scores(h, *sets, measure="knn")
+    return {"class, %": linear["class"], "class by neighbors, %": knn["class"]}
+
+
+def _row_arms() -> Iterator[tuple[str, Arm]]:
+    for encoder in ("vit_tiny_patch16_224", "convnext_atto"):
+        multiple = LR_SCALES[family_of(EncoderSettings(name=encoder))]
+        faster = {
+            "the encoder's": 1.0,
+            "the method's": 1 / multiple,
+            "3 x the method's": 3 / multiple,
+        }
+        for method, epochs in (("row-contrast", 55), ("view-contrast", 39), ("s-diet", 55)):
+            for rows, scale in faster.items():
+                settings = {
+                    "encoder": encoder,
+                    "method": method,
+                    "lr": family_rate(method, encoder),
+                    "head_lr_scale": scale,
+                }
+                arm = Arm(data="cifar10", settings=settings, epochs=epochs / 55)
+                yield f"{encoder}, {method} @ rows' rate: {rows}", arm
+
+
+ROW_RATES = Study(
+    id="row-rates",
+    question="How fast should rows move where an encoder learns slowly?",
+    scales={
+        "tiny": ONE_ARM,
+        "cpu": Scale(
+            images=500,
+            epochs=55,
+            minutes=40,
+            settings={"stem": "native", "batch_size": 64},
+        ),
+    },
+    arms=dict(_row_arms()),
+    measure=with_neighbors,
+    missing=NO_GPU,
+    conclusion="Rows keep the method's own rate where the encoder takes a smaller one.",
+)
+
+
+def _weight_arms() -> Iterator[tuple[str, Arm]]:
+    lengths = {5000: (7, 17, 34, 60), 10_000: (7,), 20_000: (7,), 45_000: (3, 7, 30)}
+    tried = {(float(weight), 10.0) for weight in (1, 3, 10, 30)} | {(30.0, 20.0), (3.0, 5.0)}
+    for images, epochs in ((n, e) for n, many in lengths.items() for e in many):
+        for weight, scale in sorted(tried):
+            settings = {"cross_entropy_weight": weight, "logit_scale": scale}
+            arm = Arm(data=data("+digits"), settings=settings, images=images, epochs=epochs / 60)
+            yield f"{images:,} images, {epochs} epochs @ weight {weight:g}, scale {scale:g}", arm
+
+
+CONTRAST_WEIGHTS = Study(
+    id="contrast-weights",
+    question="How sharp a contrast, and how much of the cross-entropy, does view-contrast take?",
+    scales={
+        "tiny": ONE_ARM,
+        "cpu": Scale(
+            images=45_000,
+            epochs=60,
+            minutes=400,
+            probed=5000,
+            settings={"method": "view-contrast"},
+        ),
+    },
+    arms=dict(_weight_arms()),
+    measure=validated,
+    missing=NO_GPU,
+    conclusion=(
+        "A larger weight learns the class faster and keeps less of the digit. Runs of 3,000 steps "
+        "or more take weight 3 and scale 5, runs of 600 to 3,000 steps scale 20."
+    ),
+)
+
+BATCH_SIZE = Study(
+    id="batch-size",
+    question="How large should a batch be where images are few?",
+    scales={
+        "tiny": ONE_ARM,
+        "cpu": Scale(images=2000, epochs=48, seeds=(0,), minutes=6),
+    },
+    arms={
+        f"{images:,} images @ batches of {batch}": Arm(
+            data="cifar10",
+            settings={"method": "view-contrast", "batch_size": batch},
+            images=images,
+            epochs=24_000 / images / 48,
+        )
+        for images in (500, 2000)
+        for batch in (32, 64, 128, 256)
+    },
+    measure=validated,
+    missing=NO_GPU,
+    conclusion="Every run is shown 24,000 images, counted with repetition.",
+)
+
+MOMENTS = Study(
+    id="moments",
+    question="What do compact moments of the head's rows cost in accuracy?",
+    scales={
+        "tiny": ONE_ARM,
+        "cpu": Scale(
+            images=2000,
+            epochs=15,
+            seeds=(0, 1, 2, 3, 4),
+            minutes=12,
+            settings={"method": "row-contrast"},
+        ),
+    },
+    arms={
+        "float32": Arm(data=data("+digits")),
+        "bf16": Arm(data=data("+digits"), settings={"head_moments": "bf16"}),
+        "one second moment a row": Arm(
+            data=data("+digits"), settings={"head_second_moment": "row"}
+        ),
+        "both": Arm(
+            data=data("+digits"),
+            settings={"head_moments": "bf16", "head_second_moment": "row"},
+        ),
+    },
+    measure=probes,
+    missing=NO_GPU,
+)
+
+OBJECTIVES_EPOCHS = {
+    "view-contrast": 11,
+    "row-contrast": 14,
+    "s-diet": 14,
+    "diet": 15,
+    "simclr": 8,
+    "dcl": 8,
+    "barlow-twins": 8,
+    "vicreg": 8,
+    "lejepa": 8,
+    "byol": 11,
+    "simsiam": 8,
+    "spectral": 8,
+    "alpha-cl": 8,
+    "supervised": 16,
+}
+"""Objective -> epochs that take as long as 16 of the bare encoder."""
+
+OBJECTIVES = Study(
+    id="objectives",
+    question="What does every objective learn in a minute, at its default settings?",
+    scales={
+        "tiny": ONE_ARM,
+        "cpu": Scale(images=5000, epochs=16, seeds=(0, 1), minutes=90),
+    },
+    arms={
+        f"{method} @ {plant}": Arm(
+            data=data(plant),
+            settings={"method": method} | ({"lr": 2e-2} if method == "simclr" else {}),
+            epochs=epochs / 16,
+        )
+        for plant in ("plain", "+shapes", "+digits", "+letters")
+        for method, epochs in OBJECTIVES_EPOCHS.items()
+    },
+    measure=probes,
+    missing=NO_GPU,
+    conclusion="SimCLR has the rate for short runs. Supervised training is the ceiling.",
+)
+
+BIT_METHODS = (
+    "view-contrast",
+    "row-contrast",
+    "s-diet",
+    "simclr",
+    "barlow-twins",
+    "vicreg",
+    "byol",
+)
+
+BITS = Study(
+    id="bits",
+    question="How many planted bits suppress the class, by objective?",
+    published=(
+        "with SimCLR, the class falls to chance as bits are added: Chen, Luo and Li (2021), "
+        "section 4"
+    ),
+    scales={"tiny": ONE_ARM, "cpu": Scale(images=2000, epochs=6, seeds=(0, 1), minutes=25)},
+    arms={
+        f"{method} @ {count} bits": Arm(
+            data=f"cifar10+bits:count={count}",
+            settings=None
+            if method == "untrained"
+            else {"method": method} | ({"lr": 2e-2} if method == "simclr" else {}),
+        )
+        for method in ("untrained", *BIT_METHODS)
+        for count in (0, 2, 4, 8, 16)
+    },
+    measure=probes,
+    missing=NO_GPU,
+    conclusion=(
+        "A random integer of so many bits fills constant channels that no view changes. At 16 bits "
+        "every objective is below the untrained encoder and near chance, and at 8 bits every one "
+        "but row-contrast. The class of the untrained encoder falls too, because its features vary "
+        "with the bits: a fall below it is what training adds."
+    ),
+)
+
+
+def _rates(method: str) -> Study:
+    """Return the study that chooses the learning rate of an objective."""
+    return Study(
+        id=f"rate-{method}",
+        question=f"Which learning rate does {method} take?",
+        scales={"cpu": Scale(images=5000, epochs=8, seeds=(0, 1), minutes=6)},
+        arms={
+            f"lr x {factor:g}": Arm(
+                data="cifar10",
+                settings={"method": method, "lr": factor * METHODS[method]().lr},
+            )
+            for factor in (0.1, 0.3, 1.0, 3.0)
+        },
+        measure=validated,
+        missing={"tiny": "it is the same for every objective"} | NO_GPU,
+    )
+
+
+STUDIES = [
+    LEARNING_RATES,
+    ROW_RATES,
+    CONTRAST_WEIGHTS,
+    BATCH_SIZE,
+    MOMENTS,
+    OBJECTIVES,
+    BITS,
+    *map(_rates, METHODS),
+]
