@@ -36,21 +36,32 @@ BESIDE: dict[str, dict[str, Any]] = {
     "no weight decay": {"weight_decay": 0.0},
     "weight decay x 4": {"weight_decay": 0.2},
 }
+BESIDE_FOR = ("resnet-tiny", "resnet18", "convnext_atto", "vit_tiny_patch16_224")
+
+
+def _factors(name: str, size: int) -> tuple[float, ...]:
+    """Return all factors at 32 pixels, else the family's and its neighbors."""
+    if size == 32:
+        return FACTORS
+    family = LR_SCALES[family_of(EncoderSettings(name=name))]
+    first = min(max(FACTORS.index(family) - 1, 0), len(FACTORS) - 3)
+    return FACTORS[first : first + 3]
 
 
 def _rate_arms() -> Iterator[tuple[str, Arm]]:
+    own = METHODS["s-diet"]().lr
     for size, images in ((32, 2000), (64, 1000), (96, 1000)):
         for name, stem in ENCODERS.items():
             run = {"encoder": name, "image_size": size, **stem}
-            for factor in FACTORS:
-                lr = factor * METHODS["s-diet"]().lr
-                arm = Arm(data="cifar10", settings=run | {"lr": lr}, images=images)
+            for factor in _factors(name, size):
+                settings = run | {"lr": factor * own}
+                arm = Arm(data="cifar10", settings=settings, images=images)
                 yield f"{name}, {size} pixels @ lr x {factor:g}", arm
-            if size == 32:
-                for beside, settings in BESIDE.items():
-                    lr = family_rate("s-diet", name)
-                    arm = Arm(data="cifar10", settings=run | {"lr": lr} | settings, images=images)
-                    yield f"{name}, {size} pixels @ {beside}", arm
+    for name in BESIDE_FOR:
+        for beside, changed in BESIDE.items():
+            settings = {"encoder": name, **ENCODERS[name], "lr": family_rate("s-diet", name)}
+            arm = Arm(data="cifar10", settings=settings | changed)
+            yield f"{name}, 32 pixels @ {beside}", arm
 
 
 LEARNING_RATES = Study(
@@ -85,24 +96,17 @@ def with_neighbors(trained: Trained) -> Measured:
     return {"class, %": linear["class"], "class by neighbors, %": knn["class"]}
 
 
+TRANSFORMER = "vit_tiny_patch16_224"
+
+
 def _row_arms() -> Iterator[tuple[str, Arm]]:
-    for encoder in ("vit_tiny_patch16_224", "convnext_atto"):
-        multiple = LR_SCALES[family_of(EncoderSettings(name=encoder))]
-        faster = {
-            "the encoder's": 1.0,
-            "the method's": 1 / multiple,
-            "3 x the method's": 3 / multiple,
-        }
-        for method, epochs in (("row-contrast", 55), ("view-contrast", 39), ("s-diet", 55)):
-            for rows, scale in faster.items():
-                settings = {
-                    "encoder": encoder,
-                    "method": method,
-                    "lr": family_rate(method, encoder),
-                    "head_lr_scale": scale,
-                }
-                arm = Arm(data="cifar10", settings=settings, epochs=epochs / 55)
-                yield f"{encoder}, {method} @ rows' rate: {rows}", arm
+    multiple = LR_SCALES[family_of(EncoderSettings(name=TRANSFORMER))]
+    faster = {"the encoder's": 1.0, "the method's": 1 / multiple, "3 x the method's": 3 / multiple}
+    for method, epochs in (("row-contrast", 55), ("view-contrast", 39), ("s-diet", 55)):
+        for rows, scale in faster.items():
+            rate = {"lr": family_rate(method, TRANSFORMER), "head_lr_scale": scale}
+            arm = Arm(data="cifar10", settings={"method": method, **rate}, epochs=epochs / 55)
+            yield f"{TRANSFORMER}, {method} @ rows' rate: {rows}", arm
 
 
 ROW_RATES = Study(
@@ -113,7 +117,9 @@ ROW_RATES = Study(
         "cpu": Scale(
             images=500,
             epochs=55,
-            minutes=40,
+            seeds=(0, 1),
+            encoder=TRANSFORMER,
+            minutes=20,
             settings={"stem": "native", "batch_size": 64},
         ),
     },
@@ -124,14 +130,29 @@ ROW_RATES = Study(
 )
 
 
+TERMS = {"1": (1, 10), "3": (3, 10), "10": (10, 10), "30": (30, 10)}
+TERMS |= {"30, scale 20": (30, 20), "3, scale 5": (3, 5)}
+"""Weight of the cross-entropy, and the scale of the contrast's logits where that is not 10."""
+TRIED_TERMS: dict[tuple[int, int], tuple[str, ...]] = {
+    (5000, 7): ("3", "30"),
+    (5000, 34): ("30", "30, scale 20"),
+    (5000, 60): ("3", "30"),
+    (10_000, 7): ("3", "10", "30"),
+    (20_000, 7): ("3", "30"),
+    (45_000, 3): ("1", "3", "10", "30"),
+    (45_000, 7): ("3", "10", "30", "30, scale 20"),
+    (45_000, 30): ("3, scale 5",),
+}
+"""Images and epochs -> terms that were tried."""
+
+
 def _weight_arms() -> Iterator[tuple[str, Arm]]:
-    lengths = {5000: (7, 17, 34, 60), 10_000: (7,), 20_000: (7,), 45_000: (3, 7, 30)}
-    tried = {(float(weight), 10.0) for weight in (1, 3, 10, 30)} | {(30.0, 20.0), (3.0, 5.0)}
-    for images, epochs in ((n, e) for n, many in lengths.items() for e in many):
-        for weight, scale in sorted(tried):
+    for (images, epochs), names in TRIED_TERMS.items():
+        for name in names:
+            weight, scale = map(float, TERMS[name])
             settings = {"cross_entropy_weight": weight, "logit_scale": scale}
             arm = Arm(data=data("+digits"), settings=settings, images=images, epochs=epochs / 60)
-            yield f"{images:,} images, {epochs} epochs @ weight {weight:g}, scale {scale:g}", arm
+            yield f"{images:,} images, {epochs} epochs @ weight {name}", arm
 
 
 CONTRAST_WEIGHTS = Study(
@@ -142,6 +163,7 @@ CONTRAST_WEIGHTS = Study(
         "cpu": Scale(
             images=45_000,
             epochs=60,
+            seeds=(0, 1),
             minutes=400,
             probed=5000,
             settings={"method": "view-contrast"},
@@ -207,20 +229,18 @@ MOMENTS = Study(
 )
 
 OBJECTIVES_EPOCHS = {
-    "view-contrast": 11,
-    "row-contrast": 14,
-    "s-diet": 14,
-    "diet": 15,
+    "row-contrast": 15,
+    "diet": 14,
     "simclr": 8,
-    "dcl": 8,
-    "barlow-twins": 8,
-    "vicreg": 8,
-    "lejepa": 8,
+    "dcl": 7,
+    "barlow-twins": 7,
+    "vicreg": 7,
+    "lejepa": 7,
     "byol": 11,
-    "simsiam": 8,
+    "simsiam": 7,
     "spectral": 8,
     "alpha-cl": 8,
-    "supervised": 16,
+    "supervised": 15,
 }
 """Objective -> epochs that take as long as 16 of the bare encoder."""
 
@@ -298,7 +318,7 @@ def _rates(method: str) -> Study:
             for factor in (0.1, 0.3, 1.0, 3.0)
         },
         measure=validated,
-        missing={"tiny": "it is the same for every objective"} | NO_GPU,
+        missing={"tiny": "it is the same for every objective", **NO_GPU},
     )
 
 

@@ -92,6 +92,12 @@ class Trained:
         spec = self.packs.spec(self.arm.data, "test") + ending
         return open_dataset(spec, seed=self.seed, held_out=True, **self._form)
 
+    def sets(self, images: int) -> tuple[Dataset, Dataset]:
+        """Return `images` of the training file, whatever it was trained on, and the test set."""
+        spec = self.packs.spec(self.arm.data, "train")
+        most = images if self.scale.arms is None else self.images
+        return open_dataset(spec, max_examples=most, seed=self.seed, **self._form), self.test_set()
+
     def validation_set(self) -> Dataset:
         """Return further images of the training file, which choices are made on."""
         spec, known = self.packs.spec(self.arm.data, "train"), self.train_set().paths
