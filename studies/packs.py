@@ -48,7 +48,7 @@ def generated(folder: Path) -> Packs:
     The images are scikit-learn's digits on colored backgrounds, so their classes can be learned.
     """
     for name, classes in (("cifar10", 10), ("cifar100", 10), ("mnist", 10)):
-        for split, n in (("train", 96), ("test", 64)):
+        for split, n in (("train", 160), ("test", 96)):
             _save(folder / f"{name}_{split}.npz", **_images(name, split, n, classes))
     _save(folder / "fsdd.npz", **_spoken())
     _save(folder / "noise.npz", **_noise())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from studies.packs import Packs
     from studies.trained import Trained
 
 ScaleName = Literal["tiny", "cpu", "gpu"]
@@ -68,6 +69,8 @@ class Arm:
         epochs: in multiples of those of the scale; at least one epoch is trained.
         images: training images at most, where these are fewer than those of the scale.
         pixels: raw pixels in place of an untrained encoder.
+        source: returns what is trained on, where `data` is no pack, from packs, scale and seed.
+        about: what the `measure` of the study takes from its arms.
     """
 
     data: str
@@ -75,6 +78,8 @@ class Arm:
     epochs: float = 1.0
     images: int | None = None
     pixels: bool = False
+    source: Callable[["Packs", Scale, int], Any] | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

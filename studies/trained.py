@@ -24,6 +24,7 @@ from widefield.config.recipes import make_recipe
 from widefield.core.files import write_atomically
 from widefield.core.hardware import choose_device
 from widefield.data import Dataset, open_dataset
+from widefield.data.open import Data
 from widefield.encoders import Projected, Wide, load_encoder
 from widefield.evaluation.wide import fit_on_dataset
 from widefield.methods import load_projector
@@ -189,7 +190,8 @@ def train(arm: Arm, scale: Scale, packs: Packs, seed: int, work: Path) -> Traine
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder.with_suffix(".lock")):
         if not _cost_file(folder).exists():
-            _train_or_resume(packs.spec(arm.data, "train"), folder, settings)
+            data = arm.source(packs, scale, seed) if arm.source else packs.spec(arm.data, "train")
+            _train_or_resume(data, folder, settings)
     return Trained(arm, scale, packs, seed, folder)
 
 
@@ -200,7 +202,8 @@ def run_settings(arm: Arm, scale: Scale, seed: int) -> dict[str, Any]:
     if "projector_width" in given and arm.settings.get("method") == "supervised":
         del given["projector_width"]
     epochs = max(1, round(arm.epochs * scale.epochs))
-    return {**given, "epochs": epochs, "max_examples": images_of(arm, scale), "seed": seed}
+    given = {"epochs": epochs, "max_examples": images_of(arm, scale)} | given
+    return {**given, "seed": seed}
 
 
 def images_of(arm: Arm, scale: Scale) -> int | None:
@@ -218,7 +221,7 @@ def _cost_file(folder: Path) -> Path:
     return folder.parent / f"{folder.name}.json"
 
 
-def _train_or_resume(data: str, folder: Path, settings: dict[str, Any]) -> None:
+def _train_or_resume(data: Data, folder: Path, settings: dict[str, Any]) -> None:
     resumed = (folder / "checkpoints" / "last.pt").exists()
     if not resumed:
         shutil.rmtree(folder, ignore_errors=True)  # a run that was killed before a checkpoint
