@@ -491,7 +491,7 @@ READOUT_REDUCTIONS = replace(
     arms={n: replace(a, about={**a.about, "choice": True}) for n, a in FEW.items()},
     question="How are the columns of the wide readout best chosen from earlier stages?",
     scales={
-        "tiny": replace(TINY, images=96, arms=1, probed=96),
+        "tiny": replace(TINY, images=96, arms=1, probed=80),
         "cpu": Scale(images=20_000, epochs=12, seeds=(0,), minutes=30, probed=2000),
     },
     measure=reductions,

@@ -213,8 +213,11 @@ def images_of(arm: Arm, scale: Scale) -> int | None:
 
 
 def _run_name(data: str, settings: Mapping[str, Any]) -> str:
-    digest = hashlib.sha256(json.dumps([data, settings], sort_keys=True).encode()).hexdigest()
-    return f"{data.replace(':', '-')}-{settings.get('method', 'default')}-{digest[:10]}"
+    digest = hashlib.sha256(
+        json.dumps([data, settings], sort_keys=True, default=repr).encode()
+    ).hexdigest()
+    method = settings.get("method", "default")
+    return f"{data.replace(':', '-')}-{getattr(method, 'name', method)}-{digest[:10]}"
 
 
 def _cost_file(folder: Path) -> Path:
