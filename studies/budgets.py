@@ -6,7 +6,7 @@ from typing import Any
 
 from studies.defaults import family_rate
 from studies.study import TINY, Arm, Measured, Scale, Study
-from studies.trained import Trained, features, scores
+from studies.trained import Trained, features, scores, validated
 
 ENCODERS: dict[str, dict[str, Any]] = {
     "resnet-tiny": {},
@@ -77,4 +77,24 @@ BUDGETS = Study(
     ),
 )
 
-STUDIES = [BUDGETS]
+BUDGET_RATES = Study(
+    id="budget-rates",
+    question="Which learning rate does each method take in short runs?",
+    scales={
+        "tiny": replace(TINY, arms=1),
+        "cpu": Scale(images=SOME, epochs=8, seeds=(0,), minutes=12),
+    },
+    arms={
+        f"{method} @ lr x {factor:.2g}": Arm(
+            data="cifar10",
+            settings={"method": method, "lr": factor * family_rate(method, "resnet-tiny")},
+            epochs=EPOCHS[method][SOME][1] / 8,
+        )
+        for method in RATES
+        for factor in (1 / 3, 1.0, 3.0)
+    },
+    measure=validated,
+    missing=BUDGETS.missing,
+)
+
+STUDIES = [BUDGETS, BUDGET_RATES]

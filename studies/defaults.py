@@ -4,9 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import torch
+from torch import Tensor
+from torch.nn import functional
+
 from studies.equal_time import data
 from studies.study import TINY, Arm, Measured, Scale, ScaleName, Study
-from studies.trained import Trained, features, probes, scores, validated
+from studies.trained import Trained, accuracies, features, probes, scores, validated
 from widefield.config.defaults import LR_SCALES
 from widefield.encoders import family_of
 from widefield.encoders.settings import EncoderSettings
@@ -304,22 +308,94 @@ BITS = Study(
 )
 
 
+RATE_EPOCHS = {"row-contrast": 7, "diet": 7, "dcl": 3, "lejepa": 3, "byol": 5, "supervised": 8}
+
+
 def _rates(method: str) -> Study:
-    """Return the study that chooses the learning rate of an objective."""
+    """Return the study that chooses the learning rate of an objective for short runs."""
     return Study(
         id=f"rate-{method}",
-        question=f"Which learning rate does {method} take?",
-        scales={"cpu": Scale(images=5000, epochs=8, seeds=(0, 1), minutes=6)},
+        question=f"Which learning rate does {method} take in half a minute?",
+        scales={
+            "cpu": Scale(images=5000, epochs=RATE_EPOCHS.get(method, 4), seeds=(0,), minutes=2)
+        },
         arms={
-            f"lr x {factor:g}": Arm(
-                data="cifar10",
-                settings={"method": method, "lr": factor * METHODS[method]().lr},
-            )
-            for factor in (0.1, 0.3, 1.0, 3.0)
+            f"lr {lr:g}": Arm(data=data("+digits"), settings={"method": method, "lr": lr})
+            for lr in (2e-3, 6e-3, 2e-2)
         },
         measure=validated,
         missing={"tiny": "it is the same for every objective", **NO_GPU},
     )
+
+
+AGES = {2560: 39, 10_000: 10, 50_000: 2}
+"""Images -> epochs of 390 steps."""
+REMEDIES: dict[str, dict[str, Any]] = {
+    "rows' rate / 4": {"head_lr_scale": 0.25},
+    "rows' rate x 4": {"head_lr_scale": 4.0},
+    "rows' rate x 16": {"head_lr_scale": 16.0},
+    "rows by SGD with momentum": {"head_optimizer": "sgd"},
+    "rows start at random": {"head_init": "random"},
+}
+
+
+def _age_arms() -> Iterator[tuple[str, Arm]]:
+    for images, epochs in AGES.items():
+        where: dict[str, Any] = {"data": "cifar10", "images": images, "epochs": epochs / 39}
+        for method in ("s-diet", "row-contrast", "view-contrast", "simclr"):
+            settings = {"method": method} | ({"lr": 2e-2} if method == "simclr" else {})
+            yield f"{method} @ {images:,} images", Arm(settings=settings, **where)
+    for name, changed in REMEDIES.items():
+        arm = Arm(settings={"method": "s-diet", **changed}, **where)
+        yield f"s-diet, {name} @ {images:,} images", arm
+    for weight in (10.0, 3.0):
+        settings = {"method": "view-contrast", "cross_entropy_weight": weight}
+        arm = Arm(settings=settings, **where)
+        yield f"view-contrast, cross-entropy {weight:g} @ {images:,} images", arm
+
+
+def with_match(trained: Trained) -> Measured:
+    """Return the class, and how often a row is the nearest of 256 to its example's projection."""
+    measured: Measured = {f"{t}, %": v for t, v in accuracies(trained, trained.encoder).items()}
+    rows = _rows(trained)
+    if rows is None or trained.projected is None:
+        return measured
+    z = functional.normalize(features(trained.projected, trained.train_set()), dim=1)
+    order = torch.randperm(len(z), generator=torch.Generator().manual_seed(trained.seed))
+    hits = [
+        (z[group] @ rows[group].T).argmax(1) == torch.arange(len(group))
+        for group in torch.split(order, 256)
+    ]
+    return measured | {"rows that match, %": round(100 * torch.cat(hits).float().mean().item(), 2)}
+
+
+def _rows(trained: Trained) -> Tensor | None:
+    """Return the normalized rows [n, m] of a finished run; None without a head."""
+    assert trained.folder is not None
+    (file,) = (trained.folder / "checkpoints").glob("last-step-*-rank-0-of-1.pt")
+    head = torch.load(file, weights_only=True)["extra"].get("method.head._extra_state")
+    return None if head is None else functional.normalize(head["rows"]["row"], dim=1)
+
+
+STALENESS = Study(
+    id="staleness",
+    question="What does it cost that rows of a large data set are old, and what helps?",
+    scales={
+        "tiny": ONE_ARM,
+        "cpu": Scale(images=50_000, epochs=39, seeds=(0,), minutes=40, probed=5000),
+    },
+    arms=dict(_age_arms()),
+    measure=with_match,
+    missing=NO_GPU,
+    conclusion=(
+        "Every run has 390 steps of 256 images, so more images mean fewer visits and older rows; "
+        "this does not separate the two. Chance of a match is 0.4 %. Where each example is seen "
+        "twice, S-DIET is little better than raw pixels and row-contrast is worse. With a second "
+        "view little is lost, and SimCLR, which has no rows, gains from more images. SGD with "
+        "momentum for the rows helps S-DIET a little; higher row rates and random initialization "
+        "make it worse. With a second view, the weight of S-DIET's loss has little effect."
+    ),
+)
 
 
 STUDIES = [
@@ -330,5 +406,6 @@ STUDIES = [
     MOMENTS,
     OBJECTIVES,
     BITS,
+    STALENESS,
     *map(_rates, METHODS),
 ]

@@ -26,6 +26,8 @@ class Packs:
             ValueError: the file is not there.
         """
         name, plus, planted = data.partition("+")
+        if name == "photos":
+            return f"photos:{split}{plus}{planted}"
         return f"{self.file(f'{name}_{split}', check=check)}{plus}{planted}"
 
     def file(self, name: str, *, check: bool = True) -> Path:

@@ -93,6 +93,13 @@ def table(runs: Mapping[str, Measured], *, measures: Sequence[str] = ()) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def block(name: str) -> str:
+    """Return the table of a study, for other pages of the docs."""
+    found = results(registry.study(name))
+    assert found is not None, f"{name} has no results"
+    return table(found[1]["runs"])
+
+
 def _cell(values: list[float]) -> str:
     if not values:
         return ""

@@ -69,6 +69,7 @@ class Arm:
         epochs: in multiples of those of the scale; at least one epoch is trained.
         images: training images at most, where these are fewer than those of the scale.
         pixels: raw pixels in place of an untrained encoder.
+        start: an arm whose encoder of seed 0 is trained further.
         source: returns what is trained on, where `data` is no pack, from packs, scale and seed.
         about: what the `measure` of the study takes from its arms.
     """
@@ -78,6 +79,7 @@ class Arm:
     epochs: float = 1.0
     images: int | None = None
     pixels: bool = False
+    start: "Arm | None" = None
     source: Callable[["Packs", Scale, int], Any] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
 

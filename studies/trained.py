@@ -186,6 +186,8 @@ def train(arm: Arm, scale: Scale, packs: Packs, seed: int, work: Path) -> Traine
     if arm.settings is None:
         return Trained(arm, scale, packs, seed, None)
     settings = run_settings(arm, scale, seed)
+    if arm.start is not None:
+        settings["init"] = str(train(arm.start, scale, packs, 0, work).folder)
     folder = work / _run_name(arm.data, settings)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder.with_suffix(".lock")):
