@@ -25,7 +25,6 @@ from pages import (
     explore,
     few_labels,
     methods,
-    normalization,
     papers,
     pictures,
     plants,
@@ -43,7 +42,6 @@ from studies import page as studies_page
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "summary": readme.summary,
-    "normalization": normalization.normalization,
     "ratios": steps.ratios,
     "both-directions": steps.both_directions,
     "viewmaker-step": steps.viewmaker,

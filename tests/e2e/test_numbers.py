@@ -40,6 +40,8 @@ def test_an_unknown_block_is_refused() -> None:
 
 @pytest.mark.parametrize("page", tables.page_paths(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_no_table_has_numbers_typed_by_hand(page: Path) -> None:
+    if str(page.relative_to(ROOT)) in tables.FILES:
+        return  # it is written whole
     by_hand = tables.MARKED.sub("", page.read_text())
     lines = [line for line in by_hand.splitlines() if line.startswith("|")]
     assert [line for line in lines if re.search(r"\d\.\d", line)] == []

@@ -91,7 +91,7 @@ def test_a_killed_study_goes_on_where_it_was(tmp_path: Path) -> None:
         "import sys; sys.path[:0] = [sys.argv[1] + '/tests/unit/studies']\n"
         "from pathlib import Path; import test_run_studies as t\n"
         "from studies import registry; from studies.packs import Packs\n"
-        "study = t.make_study(epochs=40, seeds=(0,)); folder = Path(sys.argv[2])\n"
+        "study = t.make_study(epochs=12, seeds=(0,)); folder = Path(sys.argv[2])\n"
         "registry.studies = lambda: {'toy': study}\n"
         "t.run(study, Packs(folder / 'packs'), folder)\n"
     )
