@@ -3,14 +3,11 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from pages.format import ROOT
 from studies import __main__ as command
 from studies import registry, runner, trained
 from studies.packs import Packs, generated
@@ -85,31 +82,24 @@ def test_results_of_other_versions_are_not_mixed(
         run(toy, packs, tmp_path)
 
 
-def test_a_killed_study_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_killed_study_goes_on_where_it_was(
+    packs: Packs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A process is killed in the middle of a training; the next one resumes from its checkpoint."""
-    script = (
-        "import sys; sys.path[:0] = [sys.argv[1] + '/tests/unit/studies']\n"
-        "from pathlib import Path; import test_run_studies as t\n"
-        "from studies import registry; from studies.packs import Packs\n"
-        "study = t.make_study(epochs=12, seeds=(0,)); folder = Path(sys.argv[2])\n"
-        "registry.studies = lambda: {'toy': study}\n"
-        "t.run(study, Packs(folder / 'packs'), folder)\n"
-    )
-    generated(tmp_path / "packs")
-    words = [sys.executable, "-W", "ignore", "-c", script, str(ROOT), str(tmp_path)]
-    path = os.pathsep.join([str(ROOT), *sys.path])
-    first = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": path})
-    waited = time.monotonic()
+    study = make_study(epochs=12, seeds=(0,))
+    monkeypatch.setattr(registry, "studies", lambda: {"toy": study})
+    child = os.fork()
+    if child == 0:
+        run(study, packs, tmp_path)
+        os._exit(1)  # it was not killed in time
+    began = time.monotonic()
     while not list((tmp_path / "work").glob("*/checkpoints/last.pt")):
-        assert first.poll() is None
-        assert time.monotonic() - waited < 120
-        time.sleep(0.05)
-    first.send_signal(signal.SIGKILL)
-    first.wait()
+        assert time.monotonic() - began < 120
+        time.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
     assert not (tmp_path / "results" / "toy.cpu.json").exists()
-    subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, check=True)
-    kept = json.loads((tmp_path / "results" / "toy.cpu.json").read_text())
-    assert kept["runs"]["trained | seed 0"]["cost"]["resumed"] is True
+    assert run(study, packs, tmp_path).runs["trained | seed 0"]["cost"]["resumed"] is True
 
 
 @pytest.mark.parametrize(
