@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-PYTHON_FILES := src tests benchmarks scripts
+PYTHON_FILES := src tests benchmarks scripts studies
 
 .PHONY: demo test lint format tables new written torture hostile install
 

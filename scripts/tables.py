@@ -4,14 +4,17 @@
     python scripts/tables.py --check    # name what is stale, and exit with 1
 
 On a page, the lines between `<!-- table: NAME -->` or `<!-- text: NAME -->` and `<!-- end -->` are
-those of `BLOCKS[NAME]`. `FILES` are written whole.
+those of `BLOCKS[NAME]`, or the table of the study ID for the name study-ID. `FILES` are written
+whole.
 """
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # studies/
 
 import arguments
 import losses
@@ -19,55 +22,26 @@ from pages import (
     architecture,
     audio,
     audit,
-    bits,
-    budgets,
-    equal_time,
     explore,
     few_labels,
-    keeping,
     methods,
-    normalization,
-    objectives,
     papers,
     pictures,
     plants,
     promises,
-    readout,
+    readme,
     recipes,
     rows,
-    settings_tried,
-    staleness,
-    start_table,
     steps,
     untrained,
     verdicts,
     views,
 )
 from pages.format import ROOT
+from studies import page as studies_page
 
 BLOCKS: dict[str, Callable[[], str]] = {
-    "summary": readout.summary,
-    "readout-gains": readout.gains,
-    "readout-floors": readout.floors,
-    "readout-criteria": readout.criteria,
-    "readout-few": readout.few,
-    "readout-reductions": readout.reductions,
-    "equal-time": equal_time.equal_time,
-    "differences": equal_time.differences,
-    "winners": equal_time.winners,
-    "table-settings": equal_time.settings,
-    "longer": equal_time.longer,
-    "lengths": equal_time.lengths,
-    "choices": equal_time.choices,
-    "budgets": budgets.budgets,
-    "budget-gaps": budgets.gaps,
-    "budget-rates": budgets.chosen,
-    "learning-rates": settings_tried.learning_rates,
-    "rates-beside": settings_tried.beside_rates,
-    "row-rates": settings_tried.row_rates,
-    "normalization": normalization.normalization,
-    "bits-class": partial(bits.bits, "class"),
-    "bits-bits": partial(bits.bits, "bits"),
+    "summary": readme.summary,
     "ratios": steps.ratios,
     "both-directions": steps.both_directions,
     "viewmaker-step": steps.viewmaker,
@@ -76,54 +50,25 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "losses": methods.losses,
     "recipes": recipes.recipes,
     "views": views.views,
-    "keeping": keeping.keeping,
-    "keeping-differences": keeping.differences,
-    "keeping-objectives": keeping.objectives,
-    "keeping-objective-differences": keeping.objective_differences,
     "plants": plants.plants,
-    "objectives": objectives.overview,
-    "objectives-plain": partial(objectives.by_data, ""),
-    "objectives-shapes": partial(objectives.by_data, "+shapes"),
-    "objectives-digits": partial(objectives.by_data, "+digits"),
-    "objectives-letters": partial(objectives.by_data, "+letters"),
-    "learned-views": objectives.learned_views,
-    "costs": objectives.costs,
-    "rates": objectives.rates,
     "diagnostics": audit.diagnostics,
     "audit-calibration": audit.calibration,
     "audit-calibration-summary": audit.calibration_summary,
     "feature-dropout": audit.feature_dropout,
-    "recover": audit.recovered,
     "audio": audio.audio,
     "audio-speeds": audio.speeds,
     "audio-suppressed": audio.suppressed,
     "audio-waits": audio.waits,
-    "staleness": staleness.by_number,
-    "staleness-match": staleness.match,
-    "staleness-remedies": staleness.remedies,
     "verdicts": verdicts.verdicts,
     "untrained": untrained.agreement,
     "untrained-encoders": untrained.by_encoder,
     "few-labels": few_labels.few_labels,
-    "start-table": start_table.start_table,
-    "start-choices": start_table.choices,
-    "start-audits": start_table.audits,
-    "start-planted": start_table.planted,
-    "start-balance": start_table.balance,
-    "start-labels": start_table.labels,
-    "start-tuning": start_table.tuning,
-    "start-transformer": start_table.transformer,
-    "view-contrast": settings_tried.weights,
-    "earlier-batches": settings_tried.earlier_batches,
-    "batch-size": settings_tried.batches,
-    "micro-batch": settings_tried.parts,
     "explore-planted": explore.planted,
     "explore-cost": explore.cost,
     "explore-maps": explore.maps,
     "explore-clusters": explore.clusters,
     "head": rows.head,
     "stores": rows.stores,
-    "moments": rows.moments,
     "plans": rows.plans,
     "cosines": rows.cosines,
     "torture": promises.torture,
@@ -137,19 +82,20 @@ BLOCKS: dict[str, Callable[[], str]] = {
 FILES: dict[str, Callable[[], str]] = {
     "src/widefield/config/arguments.py": arguments.source,
     "src/widefield/losses.py": losses.source,
-    "docs/budgets.svg": budgets.svg,
-    "docs/keeping.svg": keeping.svg,
+    "docs/studies.md": studies_page.text,
     "docs/architecture.svg": architecture.svg,
 }
 """Every file that is written whole, by its path."""
+
+STUDY = "study-"
+"""How the name of a block begins that is the table of a study."""
 
 MARKED = re.compile(r"(<!-- (?:table|text): ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def page_paths() -> list[Path]:
-    """Return the README, all pages of the docs and the notebook of the benchmarks."""
-    docs = sorted((ROOT / "docs").rglob("*.md"))
-    return [ROOT / "README.md", *docs, ROOT / "benchmarks" / "NOTEBOOK.md"]
+    """Return the README and all pages of the docs."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def block_names(text: str) -> list[str]:
@@ -166,6 +112,8 @@ def rewritten(text: str) -> str:
 
     def write(match: re.Match[str]) -> str:
         begin, name, end = match.groups()
+        if name.startswith(STUDY):
+            return f"{begin}\n{studies_page.block(name.removeprefix(STUDY))}\n\n{end}"
         if name not in BLOCKS:
             raise ValueError(f"no block is called {name!r}: add it to BLOCKS in scripts/tables.py")
         return f"{begin}\n{BLOCKS[name]()}\n\n{end}"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pages.format import bounds, percent, read, spread, table
+from pages.format import bounds, percent, read, table
 from widefield.evaluation.verdicts import SHARE_VERDICTS
 from widefield.metrics import DIAGNOSTICS
 
@@ -34,34 +34,6 @@ def calibration_summary() -> str:
         f"Of {known} verdicts {wrong} are wrong ({percent(wrong / known)} %), and {unclear} are "
         "unclear. A learned feature that pixels predict is correctly called easy."
     )
-
-
-def recovered() -> str:
-    """Return accuracies before and after a feature is recovered, and those of the controls."""
-    names = {
-        "before": "pooled features of the run",
-        "digits": "pooled, `--feature digits`",
-        "all": "pooled, without `--feature`",
-        "no request": "control: the same steps with weight 0",
-        "shuffled labels": "control: shuffled labels in place of the digits",
-        "wide": "wide features of the run, for comparison",
-    }
-    runs = list(read("recover")["runs"].values())
-    rows = [
-        [
-            name,
-            *(spread([100 * r["accuracy"][task] for r in found]) for task in ("class", "digits")),
-            _time_share(found) if way in ("digits", "all") else "",
-        ]
-        for way, name in names.items()
-        if (found := [run for run in runs if run["way"] == way])
-    ]
-    return table(("features", "class, %", "digit, %", "time, % of the run's"), rows)
-
-
-def _time_share(runs: list[dict[str, Any]]) -> str:
-    """Return the processor time of the command, in percent of that of the run."""
-    return spread([100 * run["processor_seconds"] / run["run_seconds"] for run in runs])
 
 
 def feature_dropout() -> str:

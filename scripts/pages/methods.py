@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 
-from pages.format import RESULTS, ratio, read, table
+from pages.format import ratio, table
 from pages.steps import step_ratios
+from studies.page import results
+from studies.registry import studies
 from widefield.config.recipes import make_recipe
 from widefield.methods import METHODS, Method, MethodConfig, ProjectorConfig
 from widefield.train.build import DataInfo, build
@@ -19,8 +21,6 @@ from widefield.train.build import DataInfo, build
 COMMON = ("lr", "gather_distributed", *(f"projector_{name}" for name in ProjectorConfig().flat()))
 """Settings that have columns of their own, or that most methods share."""
 
-RATES = ("objectives", "budgets", "equal_time", "learning_rates")
-"""Results in which learning rates were compared; those of one method are in method_rates/."""
 
 NOT_MEASURED = "not measured"
 
@@ -54,12 +54,14 @@ def settings() -> str:
 
 def _compared() -> set[str]:
     """Return the methods of which runs at several learning rates are among the results."""
-    names = [*RATES, *(f"method_rates/{p.stem}" for p in (RESULTS / "method_rates").glob("*.json"))]
     rates: dict[str, set[float]] = {}
-    for run in (run for name in names for run in read(name)["runs"].values()):
-        settings = run.get("settings", {}) | run
-        if "method" in settings and "lr" in settings:
-            rates.setdefault(settings["method"], set()).add(settings["lr"])
+    for study in studies().values():
+        if results(study) is None:
+            continue
+        for arm in study.arms.values():
+            settings = {**study.scales["cpu"].settings, **(arm.settings or {})}
+            if "method" in settings and "lr" in settings:
+                rates.setdefault(settings["method"], set()).add(settings["lr"])
     return {method for method, tried in rates.items() if len(tried) > 1}
 
 

@@ -2,32 +2,16 @@
 
 import os
 from collections import Counter
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pages.format import ROOT, table
+from studies.page import command, status
+from studies.registry import papers
 
-STATUSES = ("reproduced", "appears at small scale", "does not appear", "not run")
+DECIDED = ("reproduced", "holds at small scale", "does not hold at small scale")
+STATUSES = (*DECIDED, "cannot tell at small scale", "not run")
 """What a row may say of itself, from most to least."""
-
-
-@cache
-def papers() -> list[dict[str, Any]]:
-    """Return the papers in docs/papers.yaml, each with its rows."""
-    return yaml.safe_load((ROOT / "docs" / "papers.yaml").read_text())
-
-
-def rows() -> list[dict[str, Any]]:
-    """Return the rows of all papers."""
-    return [row for paper in papers() for row in paper["rows"]]
-
-
-def status(row: dict[str, Any]) -> str:
-    """Return the status of a row; one that says nothing is not run."""
-    return row.get("status", STATUSES[-1])
 
 
 def counts() -> str:
@@ -45,20 +29,21 @@ def by_paper() -> str:
     head = ("id", "what it shows", "command", "status")
     sections = []
     for paper in papers():
-        lines = [(row["id"], row["shows"], _commands(row), _status(row)) for row in paper["rows"]]
+        lines = [(row["id"], row["shows"], _command(row), _status(row)) for row in paper["rows"]]
         sections.append(f"## {paper['paper']}\n\n{paper['title']}\n\n{table(head, lines)}")
     return "\n\n".join(sections)
 
 
-def _commands(row: dict[str, Any]) -> str:
-    return "<br>".join(f"`{command}`" for command in row.get("commands", []))
+def _command(row: dict[str, Any]) -> str:
+    return f"`{command(row)}`" if command(row) else ""
 
 
 def _status(row: dict[str, Any]) -> str:
     """Return the status, with a link to the file that it rests on and what differs."""
     text = status(row)
+    if "study" in row:
+        text = f"[{text}](studies.md#{row['study'].lower()})"
     if "evidence" in row:
-        text = (
-            f"[{text}]({Path(os.path.relpath(ROOT / row['evidence'], ROOT / 'docs')).as_posix()})"
-        )
+        path = Path(os.path.relpath(ROOT / row["evidence"], ROOT / "docs")).as_posix()
+        text = f"[{text}]({path})"
     return f"{text}: {row['note']}" if "note" in row else text

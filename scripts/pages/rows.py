@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pages.format import RESULTS, cosine, points, ratio, read, spread, table, whole
+from pages.format import RESULTS, cosine, ratio, read, table, whole
 
 
 def head() -> str:
@@ -68,31 +68,6 @@ def stores() -> str:
         for (count, floats), by_store in rates.items()
     ]
     return f"{about}\n\n{table(('rows x floats', *names), rows)}"
-
-
-def moments() -> str:
-    """Return the accuracy with compact moments."""
-    report = read("compact_rows")
-    variants = report["variants"]
-    tasks = [task for task in variants["float32"] if task != "bytes_a_row"]
-    about = (
-        f"`{report['command']} --json FILE`: linear-probe accuracy on the test file, %, mean "
-        "over seeds, and paired differences from float32 with 95 % intervals."
-    )
-    titles = [f"{task}{what}" for task in tasks for what in ("", ", difference")]
-    rows = [
-        [name, str(result["bytes_a_row"]), str(result[tasks[0]]["n"])]
-        + [cell for task in tasks for cell in _compared(name, result[task])]
-        for name, result in variants.items()
-    ]
-    return f"{about}\n\n{table(['moments', 'bytes a row', 'seeds', *titles], rows)}"
-
-
-def _compared(name: str, result: dict[str, float]) -> tuple[str, str]:
-    """Return the mean of a variant, and its difference from float32."""
-    gap = {"mean": result["minus_float32"], "half_width": result["half_width"]}
-    difference = "" if name == "float32" else points(gap, signed=True)
-    return spread([result["mean"]]), difference
 
 
 def plans() -> str:

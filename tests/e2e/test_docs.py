@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NOTEBOOK = ROOT / "benchmarks" / "NOTEBOOK.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), NOTEBOOK]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 NO_PROSE = re.compile(
     r"^```.*?^```|^[|#<!].*?$", re.DOTALL | re.MULTILINE

@@ -11,6 +11,7 @@ import pytest
 
 from pages import papers
 from pages.format import ROOT
+from studies import registry
 from widefield.cli.app import build_app
 from widefield.config.recipes import make_recipe
 from widefield.data.spec import parse
@@ -18,7 +19,7 @@ from widefield.encoders import encoder_config
 from widefield_labs import LABS
 from widefield_labs.lab import check_parameter
 
-COMMANDS = sorted({command for row in papers.rows() for command in row.get("commands", ())})
+COMMANDS = sorted({command for row in registry.rows() for command in row.get("commands", ())})
 DATA = {"pretrain": 0, "plan": 0, "probe": 1, "audit": 1}
 """Which position on the command line holds data, where there is something in it."""
 
@@ -128,14 +129,18 @@ def test_a_command_that_is_wrong_does_not_pass(
 
 
 def test_rows_are_told_apart() -> None:
-    ids = [row["id"] for row in papers.rows()]
+    ids = [row["id"] for row in registry.rows()]
     assert len(set(ids)) == len(ids) > 100
 
 
-@pytest.mark.parametrize("row", papers.rows(), ids=lambda row: row["id"])
-def test_a_status_rests_on_a_committed_file(row: dict[str, Any]) -> None:
-    assert row.keys() <= {"id", "shows", "commands", "status", "evidence", "note"}
+@pytest.mark.parametrize("row", registry.rows(), ids=lambda row: row["id"])
+def test_a_status_rests_on_a_study_or_a_committed_file(row: dict[str, Any]) -> None:
     assert papers.status(row) in papers.STATUSES
+    if "study" in row:
+        assert row.keys() <= {"id", "shows", "study", "note"}
+        assert row["id"] in {finding.id for finding in registry.study(row["study"]).findings}
+        return
+    assert row.keys() <= {"id", "shows", "commands", "status", "evidence", "note"}
     assert ("evidence" in row) == (papers.status(row) != "not run")
     if "evidence" in row:
         assert row["commands"], "what was measured has a command"

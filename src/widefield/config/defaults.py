@@ -64,23 +64,23 @@ BALANCE_BY_STEPS = {
 }
 """Smallest number of steps of a run -> its balance."""
 
-RESULTS = {
-    "method_for": ("equal_time.json", "budgets.json", "start_table.json"),
-    "DEFAULT_METHOD": ("equal_time.json", "budgets.json", "start_table.json"),
-    "LONG_METHOD": ("equal_time.json", "budgets.json"),
-    "LONG_RUN_EPOCHS": ("equal_time.json", "budgets.json"),
-    "MAX_STEPS_BETWEEN_VISITS": ("equal_time.json", "staleness.json"),
-    "MIN_EPOCHS": ("staleness.json",),
-    "FEW_STEPS": ("budgets.json",),
-    "batch_size_for": ("batch_size.json",),
-    "STEPS_PER_EPOCH": ("batch_size.json",),
-    "SMALLEST_BATCH": ("batch_size.json",),
-    "LR_SCALES": ("learning_rates.json", "row_rates.json"),
-    "LR_MEASURED_ON": ("learning_rates.json",),
-    "BALANCE_BY_STEPS": ("view_contrast.json", "equal_time.json"),
-    "with_balance": ("view_contrast.json", "equal_time.json"),
+STUDIES = {
+    "method_for": ("run-length", "budgets", "starts"),
+    "DEFAULT_METHOD": ("run-length", "budgets", "starts"),
+    "LONG_METHOD": ("run-length", "budgets"),
+    "LONG_RUN_EPOCHS": ("run-length", "budgets"),
+    "MAX_STEPS_BETWEEN_VISITS": ("run-length", "staleness"),
+    "MIN_EPOCHS": ("staleness",),
+    "FEW_STEPS": ("budgets",),
+    "batch_size_for": ("batch-size",),
+    "STEPS_PER_EPOCH": ("batch-size",),
+    "SMALLEST_BATCH": ("batch-size",),
+    "LR_SCALES": ("learning-rates", "row-rates"),
+    "LR_MEASURED_ON": ("learning-rates",),
+    "BALANCE_BY_STEPS": ("contrast-weights", "run-length"),
+    "with_balance": ("contrast-weights", "run-length"),
 }
-"""Rule of this file -> files of `benchmarks/results/` that support it."""
+"""Rule of this file -> studies (docs/studies.md) that support it."""
 
 
 def method_for(

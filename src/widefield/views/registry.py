@@ -64,7 +64,7 @@ VIEWS: dict[str, Policy] = {
         crop_scale=(0.7, 1.0),
         flip_prob=0.0,
     ),
-    # Between expert and gentle: benchmarks/NOTEBOOK.md, "Views and a decoder that keep a digit".
+    # Between expert and gentle, as measured in docs/studies.md, "views".
     "moderate": image_views(
         "Crop 40 to 100 % of the area, jitter and remove color, without mirroring.",
         crop_scale=(0.4, 1.0),

@@ -21,7 +21,7 @@ from widefield.config.defaults import (
     LR_MEASURED_ON,
     LR_SCALES,
     MIN_EPOCHS,
-    RESULTS,
+    STUDIES,
     batch_size_for,
     with_balance,
 )
@@ -485,8 +485,8 @@ def test_every_rule_names_the_results_that_it_comes_from() -> None:
         and getattr(value, "__module__", defaults.__name__) == defaults.__name__
     }
     imported = {"METHODS", "Family", "math", "view_contrast"}
-    assert RESULTS.keys() == rules - imported - {"RESULTS", "method_with_settings"}
-    for rule, files in RESULTS.items():
-        assert files, rule
-        for file in files:
-            assert (ROOT / "benchmarks" / "results" / file).is_file(), (rule, file)
+    assert STUDIES.keys() == rules - imported - {"STUDIES", "method_with_settings"}
+    for rule, names in STUDIES.items():
+        assert names, rule
+        for name in names:
+            assert (ROOT / "studies" / "results" / f"{name}.cpu.json").is_file(), (rule, name)

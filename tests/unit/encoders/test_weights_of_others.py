@@ -8,11 +8,11 @@ import pytest
 import safetensors.torch
 import timm
 import torch
-from tests import made_vits as made
-from tests.made_vits import HEADS, State, images
 from torch import Tensor, nn
 from torchvision import models
 
+from tests import made_vits as made
+from tests.made_vits import HEADS, State, images
 from widefield.encoders import (
     Encoder,
     adapt_encoder,

@@ -1,0 +1,133 @@
+"""The command: `python -m studies list | run ID... | page`."""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from studies import page, registry, runner
+from studies.packs import Packs, generated
+from studies.study import SCALES, ScaleName, Study
+
+WORK = Path(__file__).parent / "work"
+
+
+def main(words: list[str] | None = None) -> int:
+    """Parse and run a command; return its exit status."""
+    args = _parser().parse_args(words)
+    try:
+        args.call(args)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    listing = commands.add_parser("list", help="every row of the papers, and what decides it")
+    listing.add_argument("--json", action="store_true")
+    listing.set_defaults(call=_list)
+    run = commands.add_parser("run", help="train and measure what is missing")
+    run.add_argument("ids", nargs="+", metavar="ID", help="of a study or finding; all for all")
+    run.add_argument("--scale", default="cpu", help=f"one of {', '.join(SCALES)}")
+    run.add_argument("--data", type=Path, default=Path("data"), help="folder of the data packs")
+    run.add_argument("--work", type=Path, default=WORK, help="folder that keeps trained encoders")
+    run.add_argument("--results", type=Path, default=runner.RESULTS)
+    run.add_argument("--processes", type=int, default=os.cpu_count(), help="runs at a time")
+    run.add_argument("--dry-run", action="store_true", help="print the runs and their time")
+    run.add_argument("--anew", action="store_true", help="drop the results that are there")
+    run.set_defaults(call=_run)
+    written = commands.add_parser("page", help="write docs/studies.md from the results")
+    written.set_defaults(call=lambda args: page.write())
+    return parser
+
+
+def _list(args: argparse.Namespace) -> None:
+    rows = page.listing()
+    if args.json:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        print(f"{row['id']:28} {row['by']:34} {row['status']}")
+
+
+def _run(args: argparse.Namespace) -> None:
+    if args.scale not in SCALES:
+        raise ValueError(f"no scale is called {args.scale!r}; there are {', '.join(SCALES)}")
+    packs = generated(args.work / "generated") if args.scale == "tiny" else Packs(args.data)
+    commands = [command for name in args.ids if (command := _own_command(name))]
+    chosen = _chosen([name for name in args.ids if not _own_command(name)], args.scale)
+    if args.dry_run:
+        print("".join(f"{command}\n" for command in commands), end="")
+        for study in chosen:
+            _print_plan(study, args.scale, packs, args.processes)
+        return
+    for command in commands:
+        subprocess.run([sys.executable, "-m", *shlex.split(command)], check=True)
+    for study in chosen:
+        _run_one(study, args, packs)
+
+
+def _own_command(name: str) -> str | None:
+    """Return the test or lab that decides a row of the papers; None for a study."""
+    row = next((row for row in registry.rows() if row["id"] == name), {})
+    command = "" if "study" in row else page.command(row)
+    return command if command.startswith(("pytest ", "widefield lab ")) else None
+
+
+def _chosen(ids: list[str], scale: ScaleName) -> list[Study]:
+    """Return the studies that are named, each once."""
+    names = list(registry.studies()) if ids == ["all"] else ids
+    chosen = {study.id: study for study in map(registry.study, names)}
+    for study in list(chosen.values()):
+        if scale in study.scales:
+            continue
+        if ids != ["all"]:
+            why = study.missing.get(scale, f"it has {', '.join(study.scales)}")
+            raise ValueError(f"{study.id} has no scale {scale}: {why}")
+        del chosen[study.id]
+    return list(chosen.values())
+
+
+def _print_plan(study: Study, scale: ScaleName, packs: Packs, processes: int) -> None:
+    left = len(runner.Results(study, scale).missing)
+    minutes = runner.seconds_ahead(study, scale, packs) / processes / 60
+    print(f"{study.id}: {left} of {len(runner.tasks(study, scale))} runs, {minutes:.0f} min")
+
+
+def _run_one(study: Study, args: argparse.Namespace, packs: Packs) -> None:
+    if args.anew:
+        (args.results / f"{study.id}.{args.scale}.json").unlink(missing_ok=True)
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed} runs")
+    with Progress(*columns, TimeRemainingColumn(), transient=True) as bar:
+        shown: TaskID = bar.add_task(study.id, total=None)
+        kept = runner.run_study(
+            study,
+            args.scale,
+            packs=packs,
+            work=args.work,
+            processes=args.processes,
+            results=args.results,
+            progress=lambda _, done, total: bar.update(shown, completed=done, total=total),
+        )
+    folder = runner.FIGURES if args.results == runner.RESULTS else args.results
+    drawn = runner.draw(study, args.scale, packs=packs, work=args.work, folder=folder)
+    for name, verdict in kept.content.get("findings", {}).items():
+        half = verdict["half_width"]
+        spread = "" if half is None else f" ± {half:g}"
+        print(f"{name}: {verdict['verdict']} ({verdict['mean']:g}{spread})")
+    print(f"{study.id}: {kept.path}" + (f" and {drawn}" if drawn else ""))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

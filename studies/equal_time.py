@@ -1,0 +1,234 @@
+"""What the methods learn in equal time, for the pooled and the wide readout."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from studies.study import TINY, Arm, Scale, Study
+from studies.trained import probes, validated
+
+PLANTS = ("plain", "+digits", "+shapes", "+letters")
+METHODS: dict[str, tuple[int, dict[str, Any]]] = {
+    "view-contrast": (18, {"method": "view-contrast"}),
+    "view-contrast, moderate": (18, {"method": "view-contrast", "views": "moderate"}),
+    "row-contrast": (25, {"method": "row-contrast"}),
+    "S-DIET": (25, {"method": "s-diet"}),
+    "SimCLR": (12, {"method": "simclr", "lr": 1e-2, "projector_width": 2048}),
+    "Barlow Twins": (12, {"method": "barlow-twins", "projector_width": 2048}),
+}
+"""Name -> epochs that take about the same time, and the settings that SETTINGS found best."""
+
+
+def data(plant: str) -> str:
+    """Return the name of the images with a planted feature."""
+    return "cifar10" if plant == "plain" else f"cifar10{plant}"
+
+
+def _arms(plants: tuple[str, ...], longest: int, scaled: float = 1.0) -> Iterator[tuple[str, Arm]]:
+    for plant in plants:
+        for name, (epochs, settings) in METHODS.items():
+            scale = round(scaled * epochs) / longest
+            yield f"{name} @ {plant}", Arm(data=data(plant), settings=settings, epochs=scale)
+        yield f"untrained @ {plant}", Arm(data=data(plant), settings=None)
+        yield f"raw pixels @ {plant}", Arm(data=data(plant), settings=None, pixels=True)
+
+
+EQUAL_TIME = Study(
+    id="equal-time",
+    question="What do the methods learn of 5,000 images in equal time?",
+    scales={
+        "tiny": replace(TINY, arms=1),
+        "cpu": Scale(images=5000, epochs=25, minutes=150),
+        "gpu": Scale(images=None, epochs=250, encoder="resnet18", minutes=600),
+    },
+    arms=dict(_arms(PLANTS, longest=25)),
+    measure=probes,
+    conclusion=(
+        "The digit has a fixed place, so raw pixels predict it and the untrained encoder keeps "
+        "half of it in its pooled features. Pretraining on photographs suppresses it there, most "
+        "with S-DIET and least with row-contrast. A linear probe of the wide features predicts it "
+        "with every method. view-contrast is the default of short runs: its class accuracy is "
+        "that of S-DIET here, and it learns faster where each image is seen few times."
+    ),
+)
+
+EQUAL_TIME_ALL = Study(
+    id="equal-time-50000",
+    question="What do the methods learn of all 50,000 images, in the time of 4 epochs of ours?",
+    scales={
+        "tiny": replace(TINY, arms=1),
+        "cpu": Scale(images=None, epochs=6, minutes=60, probed=5000),
+    },
+    arms=dict(_arms(("plain",), longest=6, scaled=4 / 18)),
+    measure=probes,
+    missing={"gpu": "it asks about short runs"},
+)
+
+LENGTHS: dict[int, dict[int, tuple[str, int]]] = {
+    5000: {
+        1: ("view-contrast", 2),
+        2: ("view-contrast", 3),
+        5: ("view-contrast", 8),
+        12: ("view-contrast", 18),
+        24: ("view-contrast", 36),
+        50: ("row-contrast", 93),
+    },
+    50_000: {
+        1: ("view-contrast", 2),
+        2: ("view-contrast", 3),
+        5: ("view-contrast", 7),
+        20: ("view-contrast", 30),
+        50: ("view-contrast", 75),
+    },
+}
+"""Images -> epochs of SimCLR -> the default of that length, and its epochs in the same time."""
+
+
+def _length_arms() -> Iterator[tuple[str, Arm]]:
+    for images, theirs in ((n, epochs) for n, lengths in LENGTHS.items() for epochs in lengths):
+        method, ours = LENGTHS[images][theirs]
+        for plant in ("+digits",) if images == 50_000 and theirs < 5 else ("plain", "+digits"):
+            row = f"{images:,} images, {theirs} epochs of SimCLR"
+            for name, settings, epochs in (
+                ("default", {"method": method}, ours),
+                ("SimCLR", METHODS["SimCLR"][1], theirs),
+            ):
+                arm = Arm(data=data(plant), settings=settings, images=images, epochs=epochs / 93)
+                yield f"{row} @ {name}, {plant}", arm
+
+
+RUN_LENGTH = Study(
+    id="run-length",
+    question="How does the default compare with SimCLR, from the shortest runs to the longest?",
+    scales={
+        "tiny": replace(TINY, arms=1),
+        "cpu": Scale(images=None, epochs=93, minutes=1000, probed=5000),
+    },
+    arms=dict(_length_arms()),
+    measure=probes,
+    missing={"gpu": "lengths are those of a run on a CPU"},
+    conclusion=(
+        "Of view-contrast and row-contrast, the default is the one that measured better at that "
+        "length. Both take the same time to within a ninth, but the default takes a third more "
+        "where SimCLR has one epoch. From 24 epochs of SimCLR on, the default's class accuracy on "
+        "5,000 images is higher for each seed. Digit accuracy varies most between seeds: SimCLR "
+        "keeps more of the digit after 12 epochs on 5,000 images and after 2 and 5 on 50,000."
+    ),
+)
+
+NARROW = {"projector_width": 512}
+FASTER = {"lr": 1e-2}
+HIGHER = {"lr": 2e-2}
+TRIED: dict[str, tuple[int, dict[str, dict[str, Any]]]] = {
+    "view-contrast": (
+        17,
+        {
+            "default": {},
+            "cross-entropy 1": {"cross_entropy_weight": 1.0},
+            "cross-entropy 3": {"cross_entropy_weight": 3.0},
+            "cross-entropy 10": {"cross_entropy_weight": 10.0},
+            "cross-entropy 100": {"cross_entropy_weight": 100.0},
+            "scale x 2": {"logit_scale": 20.0},
+        },
+    ),
+    "row-contrast": (
+        25,
+        {
+            "default": {},
+            "lr x 2 / 5": {"lr": 8e-3},
+            "scale / 2": {"logit_scale": 5.0},
+            "scale x 2": {"logit_scale": 20.0},
+            "head lr x 4": {"head_lr_scale": 4.0},
+            "rows start at random": {"head_init": "random"},
+            "projector width x 4": {"projector_width": 2048},
+            "three layers in projector": {"projector_layers": 3},
+            "no batch norm in projector": {"projector_batch_norm": False},
+        },
+    ),
+    "s-diet": (
+        25,
+        {
+            "default": {},
+            "width 512": NARROW,
+            "width 512, lr x 3 / 10": NARROW | {"lr": 6e-3},
+            "width 512, scale 3": NARROW | {"logit_scale": 3.0},
+            "width 512, scale 10": NARROW | {"logit_scale": 10.0},
+            "width 512, rows start at random": NARROW | {"head_init": "random"},
+            "lr x 2": {"lr": 4e-2},
+            "head lr x 4": {"head_lr_scale": 4.0},
+        },
+    ),
+    "simclr": (
+        13,
+        {
+            "default": {},
+            "lr / 2": {"lr": 3e-3},
+            "lr x 5 / 3": FASTER,
+            "lr x 10 / 3": {"lr": 2e-2},
+            "temperature 0.05": {"temperature": 0.05},
+            "temperature 0.2": {"temperature": 0.2},
+            "lr x 5 / 3, temperature 0.2": FASTER | {"temperature": 0.2},
+            "lr x 5 / 3, projector width x 4": FASTER | {"projector_width": 2048},
+            "lr x 5 / 3, three layers in projector": FASTER | {"projector_layers": 3},
+            "lr x 5 / 3, weight decay / 5": FASTER | {"weight_decay": 0.01},
+        },
+    ),
+    "barlow-twins": (
+        12,
+        {
+            "default": {},
+            "lr x 3 / 10": {"lr": 6e-3},
+            "lr x 2": {"lr": 4e-2},
+            "lr / 2": {"lr": 1e-2},
+            "off-diagonal weight x 4": {"off_diagonal_weight": 0.02},
+            "off-diagonal weight / 4": {"off_diagonal_weight": 0.00125},
+            "projector width x 4": {"projector_width": 2048},
+            "projector dim x 4": {"projector_dim": 2048},
+            "projector dim / 4": {"projector_dim": 128},
+            "two layers in projector": {"projector_layers": 2},
+        },
+    ),
+    "vicreg": (
+        12,
+        {
+            "default": {},
+            "lr x 3 / 10": {"lr": 2e-3},
+            "lr x 10 / 3": HIGHER,
+            "lr x 20 / 3": {"lr": 4e-2},
+            "lr x 10 / 3, covariance x 4": HIGHER | {"cov_weight": 4.0},
+            "lr x 10 / 3, covariance / 4": HIGHER | {"cov_weight": 0.25},
+            "lr x 10 / 3, projector width x 4": HIGHER | {"projector_width": 2048},
+            "lr x 10 / 3, projector dim / 4": HIGHER | {"projector_dim": 128},
+            "lr x 10 / 3, two layers in projector": HIGHER | {"projector_layers": 2},
+        },
+    ),
+}
+"""Method -> epochs, and the settings tried: name -> what differs from the default."""
+
+SETTINGS = Study(
+    id="settings",
+    question="Which settings does every method take in runs of equal time?",
+    scales={
+        "tiny": replace(TINY, arms=1),
+        "cpu": Scale(images=5000, epochs=25, seeds=(0,), minutes=120),
+    },
+    arms={
+        f"{method}, {name} @ {plant}": Arm(
+            data=data(plant), settings={"method": method, **settings}, epochs=epochs / 25
+        )
+        for method, (epochs, tried) in TRIED.items()
+        for name, settings in tried.items()
+        for plant in ("+digits", "plain")
+    },
+    measure=validated,
+    missing={"gpu": "defaults are chosen for runs on a CPU"},
+    conclusion=(
+        "Scored on images of the training file that are not trained on. The standard error is 0.9 "
+        "points. The rule of choice is the same for all but ours, which stand at their defaults: "
+        "of the settings whose class, the mean of both data, is within a point of the best, the "
+        "one with the highest digit accuracy. Plain images were tried where the class is within "
+        "two points of the method's best. Most settings trade the class for the digit."
+    ),
+)
+
+STUDIES = [EQUAL_TIME, EQUAL_TIME_ALL, RUN_LENGTH, SETTINGS]

@@ -1,0 +1,154 @@
+"""The pages of the studies: what decides every row of the papers, and docs/studies.md."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from studies import registry
+from studies.runner import FIGURES, RESULTS, read
+from studies.study import SCALES, Measured, Study
+from studies.verdict import by_seed, interval
+from widefield.core.files import write_atomically
+
+PAGE = Path(__file__).parents[1] / "docs" / "studies.md"
+
+HEAD = """# Studies
+
+Every study is one entry of a file in `studies/`: the encoders that it trains, what it measures of
+each, and the criterion of each finding, which was committed before the result. A finding *holds*
+where the mean over the seeds reaches the size that the criterion asks for and the 95 % interval
+excludes 0. It *does not hold* where the interval lies below that size. Otherwise the runs *cannot
+tell*.
+
+`python -m studies run ID --scale cpu --data FOLDER` repeats a study. FOLDER has cifar10_train.npz,
+cifar10_test.npz, and the same of cifar100 and mnist, with arrays `images`, `labels` and `classes`,
+and recordings in fsdd.npz and noise.npz. `--scale tiny` needs no data and proves that a study runs.
+`--scale gpu` is the paper's own data, encoder and recipe.
+"""
+
+
+def results(study: Study) -> tuple[str, dict[str, Any]] | None:
+    """Return the largest scale that has all runs of a study, with its results; None without."""
+    for scale in reversed(SCALES[1:]):
+        kept = read(RESULTS / f"{study.id}.{scale}.json")
+        if kept.get("findings") or (kept and not study.findings):
+            return scale, kept
+    return None
+
+
+def status(row: dict[str, Any]) -> str:
+    """Return what is known of a row of docs/papers.yaml."""
+    if "study" not in row:
+        return str(row.get("status", "not run"))
+    found = results(registry.study(row["study"]))
+    if found is None:
+        return "not run"
+    scale, kept = found
+    verdict = str(kept["findings"][row["id"]]["verdict"])
+    return verdict if scale == "gpu" else f"{verdict} at small scale"
+
+
+def listing() -> list[dict[str, str]]:
+    """Return every row of the papers, and every question of ours, with what decides it."""
+    rows = [
+        {"id": row["id"], "by": command(row), "status": status(row), "shows": row["shows"]}
+        for row in registry.rows()
+    ]
+    of_papers = {row["study"] for row in registry.rows() if "study" in row}
+    ours = [study for study in registry.studies().values() if study.id not in of_papers]
+    return rows + [
+        {"id": s.id, "by": f"python -m studies run {s.id}", "status": own(s), "shows": s.question}
+        for s in ours
+    ]
+
+
+def command(row: dict[str, Any]) -> str:
+    """Return the command that decides a row of docs/papers.yaml; nothing where there is none."""
+    if "study" in row:
+        return f"python -m studies run {row['study']}"
+    return str(next(iter(row.get("commands", [])), ""))
+
+
+def own(study: Study) -> str:
+    """Return whether a question of ours was run."""
+    found = results(study)
+    return "not run" if found is None else f"run at {found[0]} scale"
+
+
+def table(runs: Mapping[str, Measured], *, measures: Sequence[str] = ()) -> str:
+    """Return a row for each arm and a column for each measure: mean ± half-width over seeds.
+
+    Arms named `ROW @ COLUMN` share a row. `measures` are those to show, by default all.
+    """
+    cells: dict[str, dict[str, list[float]]] = {}
+    for seed in by_seed(runs).values():
+        for arm, measured in seed.items():
+            row, _, column = arm.partition(" @ ")
+            for name in (name for name in measured if not measures or name in measures):
+                title = f"{name} ({column})" if column else name
+                cells.setdefault(row, {}).setdefault(title, []).append(measured[name])
+    titles = list(dict.fromkeys(title for row in cells.values() for title in row))
+    lines = [["", *titles], ["---"] * (len(titles) + 1)]
+    lines += [[arm, *(_cell(row.get(t, [])) for t in titles)] for arm, row in cells.items()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def block(name: str) -> str:
+    """Return the table of a study, for other pages of the docs."""
+    found = results(registry.study(name))
+    assert found is not None, f"{name} has no results"
+    return table(found[1]["runs"])
+
+
+def _cell(values: list[float]) -> str:
+    if not values:
+        return ""
+    mean, half = interval(values)
+    digits = 1 if abs(mean) >= 10 else 3
+    return f"{mean:.{digits}f}" if half is None else f"{mean:.{digits}f} ± {half:.{digits}f}"
+
+
+def section(study: Study) -> Iterator[str]:
+    """Yield the lines of a study's section."""
+    yield f"## {study.id}\n\n{study.question}\n"
+    if study.published:
+        yield f"Published: {study.published}.\n"
+    found = results(study)
+    if found is None:
+        why = study.missing.get("cpu", "no result is committed")
+        yield f"Not run: {why}.\n"
+        return
+    scale, kept = found
+    for finding in study.findings:
+        verdict = kept["findings"][finding.id]
+        value = _cell_of(verdict)
+        why = f" ({verdict['why']})" if verdict["why"] else ""
+        yield f"- {finding.id}, *{finding.criterion}*: **{verdict['verdict']}**, {value}{why}."
+    yield f"\n{table(kept['runs'])}\n"
+    sizes = kept["sizes"]
+    yield (
+        f"{len(sizes['seeds'])} seeds, {sizes['images'] or 'all'} images, "
+        f"{sizes['epochs']} epochs, {sizes['encoder']}, "
+        f"{kept['seconds'] / 60:.0f} min in all: `{kept['command']}`.\n"
+    )
+    if study.conclusion:
+        yield f"{study.conclusion}\n"
+    figure = FIGURES / f"{study.id}.{scale}.png"
+    if figure.exists():
+        yield f"![{study.question}](studies/{figure.name})\n"
+
+
+def _cell_of(verdict: dict[str, Any]) -> str:
+    half = verdict["half_width"]
+    return f"{verdict['mean']:.3g}" if half is None else f"{verdict['mean']:.3g} ± {half:.2g}"
+
+
+def text() -> str:
+    """Return docs/studies.md."""
+    sections = [line for s in registry.studies().values() for line in section(s)]
+    return "\n".join([HEAD, *sections])
+
+
+def write() -> None:
+    """Write docs/studies.md."""
+    write_atomically(PAGE, lambda draft: draft.write_text(text()))

@@ -1,0 +1,150 @@
+"""What a study is: encoders to train, what is measured of each, and the criteria of findings."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from studies.packs import Packs
+    from studies.trained import Trained
+
+ScaleName = Literal["tiny", "cpu", "gpu"]
+SCALES: tuple[ScaleName, ...] = ("tiny", "cpu", "gpu")
+"""tiny proves that a study runs; cpu is a small encoder on real images; gpu is the paper's own."""
+
+Measured = dict[str, Any]
+"""Name of a measure, with its unit -> number."""
+SeedRuns = Mapping[str, Measured]
+"""What was measured with one seed: arm -> measures. `TOGETHER` are those of all arms at once."""
+TOGETHER = "all arms"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How large the runs of a study are.
+
+    Args:
+        images: training images at most; None takes all.
+        epochs: of an arm whose `epochs` is 1.
+        encoder: architecture of every arm that names none.
+        seeds: one run of every arm for each.
+        minutes: the time that it may take, on two cores or one GPU.
+        settings: arguments of `widefield.pretrain` of every run.
+        probed: training images at most that probes are fitted on; None takes all of the run.
+        validation: further training images that choices are made on.
+        arms: how many of the study's arms run, from the first; None runs all.
+    """
+
+    images: int | None
+    epochs: int
+    encoder: str = "resnet-tiny"
+    seeds: tuple[int, ...] = (0, 1, 2)
+    minutes: float
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    probed: int | None = None
+    validation: int = 3000
+    arms: int | None = None
+
+
+TINY = Scale(
+    images=48,
+    epochs=1,
+    seeds=(0,),
+    minutes=0.2,
+    validation=24,
+    settings={"batch_size": 24, "image_size": 16, "projector_width": 32},
+)
+"""Seconds of generated images; its findings are not decided."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One encoder of a study.
+
+    Args:
+        data: a data pack by name, and what is planted on it: `cifar10+digits:fresh`.
+        settings: arguments of `widefield.pretrain`; None leaves the encoder untrained.
+        epochs: in multiples of those of the scale; at least one epoch is trained.
+        images: training images at most, where these are fewer than those of the scale.
+        pixels: raw pixels in place of an untrained encoder.
+        start: an arm whose encoder of seed 0 is trained further.
+        source: returns what is trained on, where `data` is no pack, from packs, scale and seed.
+        about: what the `measure` of the study takes from its arms.
+    """
+
+    data: str
+    settings: Mapping[str, Any] | None = field(default_factory=dict)
+    epochs: float = 1.0
+    images: int | None = None
+    pixels: bool = False
+    start: "Arm | None" = None
+    source: Callable[["Packs", Scale, int], Any] | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A claim with the criterion that decides it, written before the result.
+
+    It holds where the mean over the seeds is at least `at_least` and the 95 % t-interval excludes
+    0. It does not hold where the interval lies below `at_least`. Otherwise it cannot be decided at
+    this scale, nor where `valid` is false: a judge or an encoder at chance decides nothing.
+
+    Args:
+        id: of a row in docs/papers.yaml, or a name of ours.
+        criterion: in words, with direction and size.
+        value: the number of one seed, which the claim expects to be positive.
+        at_least: size that the claim asks for, in the unit of `value`.
+        valid: whether the runs of one seed can decide the claim.
+    """
+
+    id: str
+    criterion: str
+    value: Callable[[SeedRuns], float]
+    at_least: float = 0.0
+    valid: Callable[[SeedRuns], bool] = lambda runs: True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Encoders that are trained and measured to decide the findings of one table or figure.
+
+    Args:
+        id: the table or figure, `SD-T3`, or a name of ours.
+        question: one sentence.
+        scales: sizes of its runs; a scale that is missing has a reason in `missing`.
+        arms: name -> encoder. `ROW @ COLUMN` puts the arm into a row and a column of the table.
+        measure: the numbers of one trained encoder.
+        together: the numbers of all encoders of one seed, where these belong together.
+        figure: draws the encoders of the first seed; written to docs/studies/ID.png.
+        published: what the paper reports.
+        conclusion: what follows, written after the result.
+    """
+
+    id: str
+    question: str
+    scales: Mapping[ScaleName, Scale]
+    arms: Mapping[str, Arm]
+    findings: tuple[Finding, ...] = ()
+    measure: Callable[["Trained"], Measured] | None = None
+    together: Callable[[Mapping[str, "Trained"]], Measured] | None = None
+    figure: Callable[[Mapping[str, "Trained"]], "Figure"] | None = None
+    published: str = ""
+    conclusion: str = ""
+    missing: Mapping[ScaleName, str] = field(default_factory=dict)
+
+    def arms_at(self, scale: ScaleName) -> list[str]:
+        """Return the names of the arms that run at a scale."""
+        return list(self.arms)[: self.scales[scale].arms]
+
+
+def difference(measure: str, a: str, b: str) -> Callable[[SeedRuns], float]:
+    """Return the value of a finding: `measure` of arm `a` minus that of arm `b`."""
+    return lambda runs: runs[a][measure] - runs[b][measure]
+
+
+def above(measure: str, arm: str, level: float) -> Callable[[SeedRuns], bool]:
+    """Return whether `measure` of an arm is above `level`, as the `valid` of a finding."""
+    return lambda runs: runs[arm][measure] > level

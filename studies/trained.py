@@ -1,0 +1,255 @@
+"""A trained encoder of a study, and the numbers that several studies take of one."""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import widefield
+from studies.packs import Packs
+from studies.study import Arm, Measured, Scale
+from widefield.config.recipes import make_recipe
+from widefield.core.files import write_atomically
+from widefield.core.hardware import choose_device
+from widefield.data import Dataset, open_dataset
+from widefield.data.open import Data
+from widefield.encoders import Projected, Wide, load_encoder
+from widefield.evaluation.wide import fit_on_dataset
+from widefield.methods import load_projector
+from widefield.probes import extract, score
+from widefield.probes.features import Pixels
+from widefield.train.build import DataInfo, build_run_encoder
+
+
+@dataclass(frozen=True)
+class Trained:
+    """An encoder of one arm and one seed.
+
+    Args:
+        folder: of its run; None for an untrained encoder.
+    """
+
+    arm: Arm
+    scale: Scale
+    packs: Packs
+    seed: int
+    folder: Path | None
+
+    @cached_property
+    def encoder(self) -> nn.Module:
+        """The frozen encoder, on the device."""
+        if self.folder is not None:
+            return load_encoder(self.folder).to(self.device).eval()
+        if self.arm.pixels:
+            return Pixels.of(self.train_set().images)
+        recipe = make_recipe(encoder=self.scale.encoder, seed=self.seed)
+        return build_run_encoder(recipe, DataInfo.of(self.train_set()), self.device).eval()
+
+    @cached_property
+    def projected(self) -> nn.Module | None:
+        """The encoder with its projector, if its method has one."""
+        projector = None if self.folder is None else load_projector(self.folder)
+        return projector and Projected(self.encoder, projector.to(self.device)).eval()
+
+    @cached_property
+    def wide(self) -> Wide:
+        """The encoder with a readout of its stages, which is fitted on the training images."""
+        readout = fit_on_dataset(self.encoder, self.train_set(), device=self.device)
+        return Wide(self.encoder, readout.to(self.device))
+
+    @property
+    def images(self) -> int | None:
+        """How many images it was trained on at most; None for all."""
+        return images_of(self.arm, self.scale)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the encoder is."""
+        return choose_device("auto")
+
+    def train_set(self, ending: str = "") -> Dataset:
+        """Return the images that the encoder was trained on; `ending` follows their name."""
+        spec = self.packs.spec(self.arm.data, "train") + ending
+        return open_dataset(spec, max_examples=self.images, seed=self.seed, **self._form)
+
+    def probe_set(self, ending: str = "") -> Dataset:
+        """Return the images that probes are fitted on: the first of those trained on."""
+        return self.train_set(ending).subset(slice(self.scale.probed))
+
+    def test_set(self, ending: str = "") -> Dataset:
+        """Return the images that scores are taken on; `ending` follows their name."""
+        spec = self.packs.spec(self.arm.data, "test") + ending
+        return open_dataset(spec, seed=self.seed, held_out=True, **self._form)
+
+    def sets(self, images: int) -> tuple[Dataset, Dataset]:
+        """Return `images` of the training file, whatever it was trained on, and the test set."""
+        spec = self.packs.spec(self.arm.data, "train")
+        most = images if self.scale.arms is None else self.images
+        return open_dataset(spec, max_examples=most, seed=self.seed, **self._form), self.test_set()
+
+    def validation_set(self) -> Dataset:
+        """Return further images of the training file, which choices are made on."""
+        spec, known = self.packs.spec(self.arm.data, "train"), self.train_set().paths
+        images = len(known) + self.scale.validation
+        more = open_dataset(spec, max_examples=images, seed=self.seed, held_out=True, **self._form)
+        trained_on = set(known)
+        return more.subset(np.flatnonzero([path not in trained_on for path in more.paths]))
+
+    @property
+    def _form(self) -> dict[str, Any]:
+        size = (self.arm.settings or {}).get("image_size", self.scale.settings.get("image_size"))
+        return {} if size is None else {"image_size": size}
+
+    @property
+    def cost(self) -> Measured:
+        """What its training took; nothing for an untrained encoder."""
+        return {} if self.folder is None else json.loads(_cost_file(self.folder).read_text())
+
+
+def accuracies(
+    trained: Trained, encoder: nn.Module, *, ending: str = "", pooled: int | None = None
+) -> dict[str, float]:
+    """Return the linear-probe accuracy of every task on frozen features, in percent.
+
+    Args:
+        encoder: maps images to features; `trained.encoder`, `.projected` or `.wide`.
+        ending: follows the name of the data that are probed.
+        pooled: the first columns of wide features that are the pooled ones.
+    """
+    sets = trained.probe_set(ending), trained.test_set(ending)
+    return scores([features(encoder, images) for images in sets], *sets, pooled=pooled)
+
+
+def features(encoder: nn.Module, images: Dataset) -> Tensor:
+    """Return the features of a frozen encoder, float32 [n, D]."""
+    return extract(encoder, images.inputs)
+
+
+def scores(
+    h: list[Tensor],
+    train_set: Dataset,
+    test_set: Dataset,
+    *,
+    pooled: int | None = None,
+    measure: Literal["accuracy", "knn"] = "accuracy",
+) -> dict[str, float]:
+    """Return the accuracy of every task on the features of both sets, in percent.
+
+    `measure` is that of the linear probe or of the 20 nearest neighbors.
+    """
+    train_h, test_h = h
+    train_y, test_y = (
+        {task: torch.from_numpy(y).to(train_h.device) for task, y in images.labels.items()}
+        for images in (train_set, test_set)
+    )
+    classes = {task: len(names) for task, names in train_set.classes.items()}
+    found = score(train_h, train_y, test_h, test_y, classes=classes, pooled=pooled)
+    return {task: round(100 * getattr(s, measure), 2) for task, s in found.items()}
+
+
+def probes(trained: Trained) -> Measured:
+    """Return the accuracy of every task for the pooled and for the wide readout, in percent."""
+    pooled = accuracies(trained, trained.encoder)
+    if trained.arm.pixels:
+        return {f"{task}, %": value for task, value in pooled.items()}
+    wide = accuracies(trained, trained.wide, pooled=trained.wide.readout.config.pooled)
+    return {
+        **{f"{task}, %": value for task, value in pooled.items()},
+        **{f"{task}, wide, %": value for task, value in wide.items()},
+    }
+
+
+def validated(trained: Trained) -> Measured:
+    """Return the accuracy of every task on further images of the training file, in percent."""
+    sets = trained.probe_set(), trained.validation_set()
+    h = [features(trained.encoder, images) for images in sets]
+    return {f"{task}, %": value for task, value in scores(h, *sets).items()}
+
+
+def train(arm: Arm, scale: Scale, packs: Packs, seed: int, work: Path) -> Trained:
+    """Return the encoder of an arm; it is trained unless `work` has it, and resumed if it can be.
+
+    Arms of different studies with the same data and settings share one run.
+    """
+    if arm.settings is None:
+        return Trained(arm, scale, packs, seed, None)
+    settings = run_settings(arm, scale, seed)
+    if arm.start is not None:
+        settings["init"] = str(train(arm.start, scale, packs, 0, work).folder)
+    folder = work / _run_name(arm.data, settings)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder.with_suffix(".lock")):
+        if not _cost_file(folder).exists():
+            data = arm.source(packs, scale, seed) if arm.source else packs.spec(arm.data, "train")
+            _train_or_resume(data, folder, settings)
+    return Trained(arm, scale, packs, seed, folder)
+
+
+def run_settings(arm: Arm, scale: Scale, seed: int) -> dict[str, Any]:
+    """Return the arguments of `widefield.pretrain` for an arm."""
+    assert arm.settings is not None
+    given = {"encoder": scale.encoder, **scale.settings, **arm.settings}
+    if "projector_width" in given and arm.settings.get("method") == "supervised":
+        del given["projector_width"]
+    epochs = max(1, round(arm.epochs * scale.epochs))
+    given = {"epochs": epochs, "max_examples": images_of(arm, scale)} | given
+    return {**given, "seed": seed}
+
+
+def images_of(arm: Arm, scale: Scale) -> int | None:
+    """Return how many images an arm trains on at most; None for all."""
+    smallest = min(arm.images or 10**9, scale.images or 10**9)
+    return None if smallest == 10**9 else smallest
+
+
+def _run_name(data: str, settings: Mapping[str, Any]) -> str:
+    digest = hashlib.sha256(
+        json.dumps([data, settings], sort_keys=True, default=repr).encode()
+    ).hexdigest()
+    method = settings.get("method", "default")
+    return f"{data.replace(':', '-')}-{getattr(method, 'name', method)}-{digest[:10]}"
+
+
+def _cost_file(folder: Path) -> Path:
+    return folder.parent / f"{folder.name}.json"
+
+
+def _train_or_resume(data: Data, folder: Path, settings: dict[str, Any]) -> None:
+    resumed = (folder / "checkpoints" / "last.pt").exists()
+    if not resumed:
+        shutil.rmtree(folder, ignore_errors=True)  # a run that was killed before a checkpoint
+    began = time.process_time(), time.monotonic()
+    given = {} if resumed else {"checkpoint_every": max(1, settings["epochs"] // 4), **settings}
+    done = widefield.pretrain(data, out=folder, resume=resumed, quiet=True, **given)
+    if not done.finished:
+        raise KeyboardInterrupt
+    cost = {
+        "processor seconds": round(time.process_time() - began[0], 1),
+        "wall seconds": round(time.monotonic() - began[1], 1),
+        "effective rank": round(done.health.effective_rank, 1),
+        "resumed": resumed,
+    }
+    write_atomically(_cost_file(folder), lambda draft: draft.write_text(json.dumps(cost)))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock that one process at a time can have."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,167 @@
+"""The command of the studies, as a user types it: what it trains, keeps, resumes and refuses."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from studies import __main__ as command
+from studies import registry, runner, trained
+from studies.packs import Packs, generated
+from studies.study import TINY, Arm, Finding, Scale, Study, difference
+
+SMALL = {"batch_size": 24, "image_size": 16, "projector_width": 32, "encoder": "resnet-tiny"}
+
+
+def make_study(epochs: int = 1, seeds: tuple[int, ...] = (0, 1)) -> Study:
+    return Study(
+        id="toy",
+        question="Does training change anything?",
+        scales={"cpu": Scale(images=48, epochs=epochs, seeds=seeds, minutes=1, settings=SMALL)},
+        arms={
+            "trained": Arm(data="cifar10", settings={"method": "simclr"}),
+            "untrained": Arm(data="cifar10", settings=None),
+        },
+        measure=lambda run: {"parts": float(run.folder is not None)},
+        findings=(
+            Finding(id="toy", criterion="one", value=difference("parts", "trained", "untrained")),
+        ),
+    )
+
+
+@pytest.fixture
+def packs(tmp_path: Path) -> Packs:
+    return generated(tmp_path / "packs")
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> Study:
+    study = make_study()
+    monkeypatch.setattr(registry, "studies", lambda: {"toy": study})
+    return study
+
+
+def run(study: Study, packs: Packs, tmp_path: Path) -> runner.Results:
+    return runner.run_study(
+        study,
+        "cpu",
+        packs=packs,
+        work=tmp_path / "work",
+        processes=1,
+        results=tmp_path / "results",
+        progress=lambda *_: None,
+    )
+
+
+def test_runs_are_trained_once_and_the_findings_decided(
+    toy: Study, packs: Packs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = run(toy, packs, tmp_path)
+    assert list(kept.runs) == [
+        f"{arm} | seed {seed}" for seed in (0, 1) for arm in ("trained", "untrained")
+    ]
+    assert kept.content["findings"]["toy"]["verdict"] == "holds"
+    assert {"machine", "versions", "sizes", "seconds"} <= kept.content.keys()
+    monkeypatch.setattr(trained.widefield, "pretrain", None)  # nothing is trained again
+    assert run(toy, packs, tmp_path).runs == kept.runs
+    (tmp_path / "results" / "toy.cpu.json").unlink()
+    assert run(toy, packs, tmp_path).content["findings"] == kept.content["findings"]
+
+
+def test_results_of_other_versions_are_not_mixed(
+    toy: Study, packs: Packs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = run(toy, packs, tmp_path)
+    content = json.loads(kept.path.read_text())
+    del content["runs"]["trained | seed 1"]
+    kept.path.write_text(json.dumps(content | {"versions": {"widefield": "0.0.1", "torch": "1"}}))
+    with pytest.raises(ValueError, match=r"begun with widefield 0.0.1.*--anew"):
+        run(toy, packs, tmp_path)
+
+
+def test_a_killed_study_goes_on_where_it_was(
+    packs: Packs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process is killed in the middle of a training; the next one resumes from its checkpoint."""
+    study = make_study(epochs=12, seeds=(0,))
+    monkeypatch.setattr(registry, "studies", lambda: {"toy": study})
+    child = os.fork()
+    if child == 0:
+        run(study, packs, tmp_path)
+        os._exit(1)  # it was not killed in time
+    began = time.monotonic()
+    while not list((tmp_path / "work").glob("*/checkpoints/last.pt")):
+        assert time.monotonic() - began < 120
+        time.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert not (tmp_path / "results" / "toy.cpu.json").exists()
+    assert run(study, packs, tmp_path).runs["trained | seed 0"]["cost"]["resumed"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("run SD-T99", "no study is called 'SD-T99'; there are "),
+        ("run SD-T3 --scale huge", "no scale is called 'huge'; there are tiny, cpu, gpu"),
+        ("run SD-T3 --data nowhere", "nowhere/cifar100_train.npz is not there: name the folder"),
+        ("run run-length --scale gpu", "run-length has no scale gpu: "),
+    ],
+)
+def test_bad_input_is_one_line(
+    words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = ["--work", str(tmp_path / "w"), "--results", str(tmp_path / "r"), "--processes", "1"]
+    assert command.main(words.split() + (folders if "run " in words else [])) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith(message)
+    assert "\n" not in error
+
+
+def test_every_row_of_the_papers_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    ids = [row["id"] for row in listed]
+    assert len(ids) == len(set(ids))
+    assert {row["id"] for row in registry.rows()} <= set(ids)
+    by_study = {row["study"] for row in registry.rows() if "study" in row}
+    own = {s.id for s in registry.studies().values()} - by_study
+    assert own <= set(ids)
+
+
+def test_a_dry_run_trains_nothing_and_names_the_time(
+    toy: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = generated(tmp_path / "packs").folder
+    words = f"run toy --dry-run --data {folder} --work {tmp_path / 'w'} --results {tmp_path / 'r'}"
+    assert command.main([*words.split(), "--processes", "1"]) == 0
+    assert "toy: 4 of 4 runs, 0 min" in capsys.readouterr().out
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize("study", registry.studies().values(), ids=lambda s: s.id)
+def test_a_study_is_complete(study: Study) -> None:
+    """Every scale is there or has its reason, and tiny is one size for all."""
+    assert study.scales.keys() | study.missing.keys() >= {"tiny", "cpu"}
+    assert study.measure or study.together
+    if "tiny" in study.scales:
+        assert study.scales["tiny"].seeds == TINY.seeds
+    for arm in study.arms.values():
+        for scale in study.scales.values():
+            if arm.settings is not None:
+                assert trained.run_settings(arm, scale, seed=0)["epochs"] >= 1
+
+
+@pytest.mark.parametrize("name", [s.id for s in registry.studies().values() if "tiny" in s.scales])
+def test_every_study_runs_at_its_smallest(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    work = tmp_path_factory.getbasetemp() / "studies"
+    words = f"run {name} --scale tiny --processes 1 --work {work} --results {work / 'results'}"
+    assert command.main(words.split()) == 0
+    kept = runner.read(work / "results" / f"{name}.tiny.json")
+    assert kept["runs"]
+    assert all(run["measured"] for run in kept["runs"].values())
