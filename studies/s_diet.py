@@ -2,7 +2,17 @@
 
 from collections.abc import Callable
 
-from studies.study import TINY, Arm, Finding, Measured, Scale, SeedRuns, Study, above, difference
+from studies.study import (
+    TINY,
+    Arm,
+    Finding,
+    Measured,
+    Scale,
+    SeedRuns,
+    Study,
+    above,
+    difference,
+)
 from studies.trained import Trained, accuracies, probes
 from widefield.metrics import large_singular_values
 from widefield.probes import extract
@@ -28,7 +38,7 @@ def _normalization(trained: Trained) -> Measured:
     }
 
 
-def _above_best(measure: str, arm: str, *others: str) -> Callable[[SeedRuns], float]:
+def above_best(measure: str, arm: str, *others: str) -> Callable[[SeedRuns], float]:
     """Return the value of a finding: `measure` of an arm minus the best of the others."""
     return lambda runs: runs[arm][measure] - max(runs[other][measure] for other in others)
 
@@ -77,7 +87,7 @@ T3 = Study(
         Finding(
             id="SD-5.1.2",
             criterion="the class is at least 1 point higher than with the better rate without one",
-            value=_above_best("class, %", "normalized", "no projector", "no projector, lr 0.006"),
+            value=above_best("class, %", "normalized", "no projector", "no projector, lr 0.006"),
             at_least=1.0,
             valid=above("class, %", "normalized", CHANCE_100),
         ),
@@ -135,5 +145,6 @@ T1 = Study(
         ),
     ),
 )
+
 
 STUDIES = [T1, T3]
