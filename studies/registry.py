@@ -12,6 +12,7 @@ from studies.study import Study
 MODULES = (
     "s_diet",
     "s_diet_methods",
+    "s_diet_steps",
     "equal_time",
     "budgets",
     "defaults",
