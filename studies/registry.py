@@ -13,6 +13,7 @@ MODULES = (
     "s_diet",
     "s_diet_methods",
     "s_diet_steps",
+    "tian",
     "equal_time",
     "budgets",
     "defaults",
