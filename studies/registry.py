@@ -14,6 +14,7 @@ MODULES = (
     "s_diet_methods",
     "s_diet_steps",
     "tian",
+    "lightly_losses",
     "equal_time",
     "budgets",
     "defaults",

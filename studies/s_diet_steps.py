@@ -25,7 +25,7 @@ from widefield.head import batch_cross_entropy, initial_rows
 from widefield.methods import BuildContext, Method, SDietConfig
 from widefield.views import build_views
 
-MIB = 2**20
+MIB, CPU = 2**20, torch.device("cpu")
 COSINES = {
     ("resnet18", 64): 0.9944,
     ("resnet18", 128): 0.9965,
@@ -162,15 +162,16 @@ class Step:
         case: network and data.
     """
 
-    def __init__(self, method: str, case: Case) -> None:
+    def __init__(self, method: str, case: Case, device: torch.device = CPU) -> None:
         recipe = make_recipe(
             PAPERS_RECIPE.get(method, "solo-learn"),
             method=method,
             encoder=case.encoder,
             stem=case.stem,
         )
-        self.size, self.adam = case.size, recipe.optimizer == "adamw"
-        self.encoder: Encoder = recipe.encoder.build(InputSpec(image_size=case.size), seed=0)
+        self.size, self.adam, self.device = case.size, recipe.optimizer == "adamw", device
+        inputs = InputSpec(image_size=case.size)
+        self.encoder: Encoder = recipe.encoder.build(inputs, seed=0).to(device)
         self.method: Method = recipe.method.build(
             BuildContext(
                 encoder=self.encoder,
@@ -181,10 +182,10 @@ class Step:
                 batch_size=BATCH,
                 weight_decay=recipe.weight_decay,
                 seed=0,
-                device=torch.device("cpu"),
-                generator=torch.Generator(),
+                device=device,
+                generator=torch.Generator(device),
             )
-        )
+        ).to(device)
 
     @property
     def trained(self) -> list[nn.Parameter]:
@@ -194,8 +195,19 @@ class Step:
 
     def loss(self, images: int) -> Tensor:
         """Return the loss of random views."""
-        views = [torch.rand(images, 3, self.size, self.size) for _ in range(self.method.view_count)]
+        shape = (images, 3, self.size, self.size)
+        views = [torch.rand(shape, device=self.device) for _ in range(self.method.view_count)]
         return self.method(self.encoder, views, torch.arange(images)).total
+
+    def take(self, images: int) -> None:
+        """Take a step of the recipe's optimizer, or of one with the same state."""
+        optimizer = (
+            torch.optim.AdamW(self.trained)
+            if self.adam
+            else torch.optim.SGD(self.trained, momentum=0.9)
+        )
+        self.loss(images).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
 
     def state_bytes(self) -> int:
         """Return the bytes of weights, gradients and the optimizer's moments on the device."""
@@ -236,15 +248,16 @@ def account(method: str, case: Case) -> float:
 def added_by_a_step(method: str, images: int) -> float:
     """Return the peak memory that building a method and taking a step add to the process, MiB."""
     before = _peak()
-    step = Step(method, CASES["CIFAR R18"])
-    optimizer = (
-        torch.optim.AdamW(step.trained)
-        if step.adam
-        else torch.optim.SGD(step.trained, momentum=0.9)
-    )
-    step.loss(images).backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
+    Step(method, CASES["CIFAR R18"]).take(images)
     return _peak() - before
+
+
+def on_device(method: str, case: Case, device: torch.device) -> float:
+    """Return the peak memory of a step of 256 images on a GPU, MiB."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    Step(method, case, device).take(BATCH)
+    return round(torch.cuda.max_memory_allocated(device) / MIB)
 
 
 def _peak() -> float:
@@ -265,6 +278,12 @@ def _memory(trained: Mapping[str, Trained]) -> Measured:
     }
     if tiny:
         return by_tensors
+    device = trained["untrained"].device
+    if device.type == "cuda":
+        by_tensors |= {
+            f"{method}, {name}, GPU, MiB": on_device(method, case, device)
+            for (name, case), method in product(cases.items(), METHODS)
+        }
     return by_tensors | {
         f"{method}, process, batch 32, MiB": round(_in_a_process(method, 32)) for method in METHODS
     }
@@ -289,8 +308,11 @@ T6 = Study(
     published="MiB of S-DIET, DIET, SimCLR, SimSiam, Barlow Twins, BYOL: CIFAR R18 2312 2556 3896 "
     "3964 4026 4512; R50 7770 9720 16408 16562 17090 17296; ImageNet-100 R50 23634 31164 40322 "
     "45264 44698 (BYOL none); TinyImageNet R50 2976 6676 4352 4390 4532 4842",
-    scales={"tiny": TINY, "cpu": Scale(images=None, epochs=1, seeds=(0, 1), minutes=10)},
-    missing={"gpu": f"{SAME}: the sizes of its tensors"},
+    scales={
+        "tiny": TINY,
+        "cpu": Scale(images=None, epochs=1, seeds=(0, 1), minutes=10),
+        "gpu": Scale(images=None, epochs=1, seeds=(0, 1), minutes=5),
+    },
     arms={"untrained": Arm(data="cifar10", settings=None)},
     together=_memory,
     findings=(
