@@ -1,6 +1,7 @@
 """Tian: understanding the role of nonlinearity in training dynamics of contrastive learning."""
 
 from collections.abc import Mapping
+from functools import cache
 
 import torch
 from torch import Generator, Tensor
@@ -55,28 +56,41 @@ def _random_rows(rows: int, generator: Generator, *, around: Tensor | None = Non
     return normalize(w if around is None else around + 0.3 * w / FEATURES**0.5, dim=-1)
 
 
-def _basins(trained: Mapping[str, Trained]) -> Measured:
-    """How often rows learn a feature, beside the volume of its basin."""
-    one = next(iter(trained.values()))
-    tiny = one.scale.images is not None
+@cache
+def _simulated(seed: int, tiny: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the scales, the volumes and two kinds of frequencies of all features, [M] each.
+
+    The second frequencies are those of rows that start close together.
+    """
     rows, steps = (200, 20) if tiny else (4000, 200)
-    generator = torch.Generator().manual_seed(one.seed)
+    generator = torch.Generator().manual_seed(seed)
     s = 0.6 + 0.4 * torch.rand(FEATURES, generator=generator, dtype=torch.float64)
     of_basin = volumes(s, _random_rows(rows, generator))
     found = frequencies(s, _random_rows(rows // 2, generator), steps=steps, generator=generator)
     anchor = _random_rows(1, generator)
     close = _random_rows(rows // 2, generator, around=anchor)
-    found_close = frequencies(s, close, steps=steps, generator=generator)
+    return s, of_basin, found, frequencies(s, close, steps=steps, generator=generator)
+
+
+def _of(trained: Trained) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _simulated(trained.seed, trained.scale.images is not None)
+
+
+def _of_feature(trained: Trained) -> Measured:
+    """Volume and frequency of the feature of one rank."""
+    s, of_basin, found, _ = _of(trained)
+    at = s.argsort(descending=True)[trained.arm.about["rank"]]
+    values = {"scale": s, "volume of the basin": of_basin, "frequency among rows": found}
+    return {name: round(float(value[at]), 4) for name, value in values.items()}
+
+
+def _basins(trained: Mapping[str, Trained]) -> Measured:
+    """How often rows learn each feature, beside the volumes of the basins."""
+    s, of_basin, found, found_close = _of(next(iter(trained.values())))
     return {
         "correlation of frequency and volume": _correlation(of_basin, found),
         "correlation, rows start close together": _correlation(of_basin, found_close),
         "correlation of scale and volume": _correlation(s, of_basin),
-        "half the sum of their differences": round(float((of_basin - found).abs().sum()) / 2, 4),
-        **{
-            f"{name} of the feature of scale rank {i + 1}": round(float(value), 4)
-            for name, shares in (("volume", of_basin), ("frequency", found))
-            for i, value in enumerate(shares[s.argsort(descending=True)])
-        },
     }
 
 
@@ -92,7 +106,11 @@ BASINS = Study(
     published="left open; section 4",
     scales={"tiny": TINY, "cpu": Scale(images=None, epochs=1, seeds=(0, 1, 2, 3, 4), minutes=3)},
     missing={"gpu": "one layer with six features takes seconds on a CPU"},
-    arms={"simulated": Arm(data="cifar10", settings=None)},
+    arms={
+        f"feature {i + 1} by scale": Arm(data="cifar10", settings=None, about={"rank": i})
+        for i in range(FEATURES)
+    },
+    measure=_of_feature,
     together=_basins,
     findings=(
         Finding(
