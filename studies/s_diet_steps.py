@@ -123,7 +123,7 @@ T2 = Study(
     findings=tuple(
         Finding(
             id=f"SD-T2 {short}",
-            criterion="the cosine is within .005 of the paper's at every batch size that is measured",
+            criterion="the cosine is within .005 of the paper's at each batch size measured",
             value=_off(name),
         )
         for short, name in (("R18", "resnet18"), ("R50", "resnet50"))
