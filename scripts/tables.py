@@ -70,7 +70,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "head": rows.head,
     "stores": rows.stores,
     "plans": rows.plans,
-    "cosines": rows.cosines,
     "torture": promises.torture,
     "kills": promises.steps,
     "hostile": promises.calls,

@@ -9,7 +9,20 @@ import yaml
 
 from studies.study import Study
 
-MODULES = ("s_diet", "equal_time", "budgets", "defaults", "readout", "keeping", "recover", "starts")
+MODULES = (
+    "s_diet",
+    "s_diet_methods",
+    "s_diet_steps",
+    "tian",
+    "lightly_losses",
+    "equal_time",
+    "budgets",
+    "defaults",
+    "readout",
+    "keeping",
+    "recover",
+    "starts",
+)
 """Files of this package with a list `STUDIES`: one for each paper, and our own questions."""
 
 PAPERS = Path(__file__).parents[1] / "docs" / "papers.yaml"

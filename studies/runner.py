@@ -75,7 +75,7 @@ class Results:
             "command": f"python -m studies run {self.study.id} --scale {self.scale}",
             "machine": first,
             "versions": versions(),
-            "sizes": {k: v for k, v in asdict(plan).items() if k != "settings"},
+            "sizes": {k: v for k, v in asdict(plan).items() if k not in ("settings", "of_method")},
             "criteria": {f.id: [f.criterion, f.at_least] for f in self.study.findings},
             "seconds": round(sum(r.get("seconds", 0) for r in self.runs.values()), 1),
             "findings": verdicts(self.study, self.scale, self.runs) if not self.missing else {},

@@ -35,6 +35,7 @@ class Scale:
         probed: training images at most that probes are fitted on; None takes all of the run.
         validation: further training images that choices are made on.
         arms: how many of the study's arms run, from the first; None runs all.
+        of_method: further ones of the runs of a method, by its name.
     """
 
     images: int | None
@@ -46,6 +47,7 @@ class Scale:
     probed: int | None = None
     validation: int = 3000
     arms: int | None = None
+    of_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 TINY = Scale(

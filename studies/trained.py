@@ -32,6 +32,9 @@ from widefield.probes import extract, score
 from widefield.probes.features import Pixels
 from widefield.train.build import DataInfo, build_run_encoder
 
+WITHOUT_PROJECTOR = ("supervised", "diet")
+"""Methods that take no settings of a projector."""
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -61,7 +64,9 @@ class Trained:
     def projected(self) -> nn.Module | None:
         """The encoder with its projector, if its method has one."""
         projector = None if self.folder is None else load_projector(self.folder)
-        return projector and Projected(self.encoder, projector.to(self.device)).eval()
+        if not projector:  # one of no layers has the length 0
+            return None
+        return Projected(self.encoder, projector.to(self.device)).eval()
 
     @cached_property
     def wide(self) -> Wide:
@@ -200,9 +205,11 @@ def train(arm: Arm, scale: Scale, packs: Packs, seed: int, work: Path) -> Traine
 def run_settings(arm: Arm, scale: Scale, seed: int) -> dict[str, Any]:
     """Return the arguments of `widefield.pretrain` for an arm."""
     assert arm.settings is not None
-    given = {"encoder": scale.encoder, **scale.settings, **arm.settings}
-    if "projector_width" in given and arm.settings.get("method") == "supervised":
-        del given["projector_width"]
+    method = arm.settings.get("method", "")
+    of_scale = {"encoder": scale.encoder, **scale.settings, **scale.of_method.get(method, {})}
+    given = {**of_scale, **arm.settings}
+    if method in WITHOUT_PROJECTOR or given.get("projector_layers") == 0:
+        given.pop("projector_width", None)
     epochs = max(1, round(arm.epochs * scale.epochs))
     given = {"epochs": epochs, "max_examples": images_of(arm, scale)} | given
     return {**given, "seed": seed}

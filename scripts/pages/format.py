@@ -61,11 +61,6 @@ def bounds(value: float, low: float, high: float) -> str:
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def cosine(value: float) -> str:
-    """Return a cosine, whose digits close to 1 matter, with four decimals."""
-    return f"{value:.4f}"
-
-
 def whole(value: float) -> str:
     """Return a number without decimals, thousands apart."""
     return f"{value:,.0f}"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pages.format import RESULTS, cosine, ratio, read, table, whole
+from pages.format import RESULTS, ratio, read, table, whole
 
 
 def head() -> str:
@@ -93,24 +93,3 @@ def plans() -> str:
         for name, case in report["cases"].items()
     ]
     return f"{about}\n\n{table(('run', 'turns', 'host memory', 'seconds an epoch'), rows)}"
-
-
-def cosines() -> str:
-    """Return the cosine of the gradients of batch and full cross-entropy."""
-    report = read("gradient_cosine")
-    about = (
-        f"`{report['command']} --json FILE`: cosine of the gradients of batch and full "
-        "cross-entropy at random initialization, on CIFAR-100, mean over seeds, and that of S-DIET "
-        "(2025), table 2. The projector is discarded after training."
-    )
-    columns = ("encoder", "encoder and projector", "paper_cifar100")
-    rows = [
-        (
-            r["network"],
-            str(r["batch_size"]),
-            str(r["seeds"]),
-            *(cosine(r[name]) for name in columns),
-        )
-        for r in report["results"]
-    ]
-    return f"{about}\n\n{table(('network', 'batch', 'seeds', *columns[:2], 'paper'), rows)}"

@@ -115,7 +115,6 @@ def test_a_command_can_be_typed(command: str, monkeypatch: pytest.MonkeyPatch) -
         "widefield probe run cifar11",
         "widefield lab diet-toys",
         "widefield lab diet-toy --class 3",
-        "python benchmarks/gradient_cosine.py data.npz --encoder resnet19",
         "python benchmarks/nothing.py",
         "pytest tests/reference/test_losses.py::test_nothing",
     ],
