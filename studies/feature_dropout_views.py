@@ -91,22 +91,25 @@ def losses(trained: Trained) -> Measured:
 
 
 def judge(trained: Trained, task: str) -> nn.Module:
-    """Return the encoder with its linear probe on plain images: x[B, C, H, W] -> logits [B, K]."""
+    """Return a linear probe on wide features of plain images: x[B, C, H, W] -> logits [B, K].
+
+    They are above chance after short runs. The paper's are those before pooling.
+    """
     images = trained.train_set().first_read()
-    h = extract(trained.encoder, images.inputs)
+    h = extract(trained.wide, images.inputs)
     y = {task: torch.from_numpy(images.labels[task]).to(h.device)}
     count = len(images.classes[task])
     probe = fit_linear(h, y, h, y, classes={task: count}, seed=trained.seed)[task]
     layer = nn.Linear(h.shape[1], count)
     layer.weight.data, layer.bias.data = probe.weight, probe.bias
-    return nn.Sequential(trained.encoder, layer.to(trained.device)).eval()
+    return nn.Sequential(trained.wide, layer.to(trained.device)).eval()
 
 
-def probabilities(by: nn.Module, views: Augmentation | None, trained: Trained, task: str) -> Tensor:
-    """Return P(correct class) of `VIEWS` views of test images, one of each; None for plain ones."""
+def probabilities(by: nn.Module, views: Augmentation, trained: Trained, task: str) -> Tensor:
+    """Return P(correct class) of `VIEWS` views of test images, one of each."""
     images, found = trained.test_set().first_read(), []
     for rows in _batches(images, VIEWS):
-        x, (view,), _ = draw(views or Identity(), images, rows, 1, trained.device)
+        x, (view,), _ = draw(views, images, rows, 1, trained.device)
         with torch.no_grad():
             share = by(view).double().softmax(1).cpu()
         found.append(share[torch.arange(len(x)), torch.from_numpy(images.labels[task][rows])])
@@ -236,10 +239,12 @@ def _judged(trained: Mapping[str, Trained]) -> Measured:
     by = {name: judge(t, "shapes") for name, t in trained.items()}
     images = trained[JUDGE]
 
-    def p(judge: str, views: Augmentation | None) -> Measured:
+    def p(judge: str, views: Augmentation) -> Measured:
         return of_probabilities(probabilities(by[judge], views, images, "shapes"))
 
-    measured: Measured = {f"plain, {name}: P": p(name, None)["mean P(correct)"] for name in by}
+    measured: Measured = {
+        f"plain, {name}: P": p(name, Identity())["mean P(correct)"] for name in by
+    }
     for policy, other in POLICIES.items():
         views = _policy(trained, policy)
         measured |= {f"{policy}, {JUDGE}: {k}": v for k, v in p(JUDGE, views).items()}
@@ -252,7 +257,7 @@ def _judged(trained: Mapping[str, Trained]) -> Measured:
 
 def _draw_judged(trained: Mapping[str, Trained]) -> "Figure":
     by, images = judge(trained[JUDGE], "shapes"), trained[JUDGE]
-    plain = probabilities(by, None, images, "shapes")
+    plain = probabilities(by, Identity(), images, "shapes")
     return histograms(
         {
             policy: (probabilities(by, _policy(trained, policy), images, "shapes"), plain)

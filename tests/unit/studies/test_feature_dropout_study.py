@@ -13,6 +13,7 @@ from studies.trained import Trained
 from studies.verdict import decide
 from widefield.probes import extract, fit_linear
 from widefield.views import Augmentation, AugmentContext, build_views
+from widefield.views.simple import Identity
 
 CPU = torch.device("cpu")
 
@@ -45,9 +46,9 @@ class Brightness(nn.Module):
 
 
 def test_without_views_it_is_the_probability_of_the_probe(trained: Trained) -> None:
-    found = probabilities(judge(trained, "shapes"), None, trained, "shapes")
+    found = probabilities(judge(trained, "shapes"), Identity(), trained, "shapes")
     train, test = trained.train_set().first_read(), trained.test_set().first_read()
-    h, unseen = extract(trained.encoder, train.images), extract(trained.encoder, test.images)
+    h, unseen = (extract(trained.wide, x.images) for x in (train, test))
     y = {"shapes": torch.from_numpy(train.labels["shapes"])}
     probe = fit_linear(h, y, h, y, classes={"shapes": 3}, seed=0)["shapes"]
     odds = (unseen @ probe.weight.T + probe.bias).double().exp().numpy()
@@ -64,7 +65,7 @@ def test_views_that_drop_the_feature_every_other_time_have_two_modes(trained: Tr
             return truth
 
     bright = Bright(trained.arm, TINY, trained.packs, 0, None)
-    kept = of_probabilities(probabilities(Brightness(), None, bright, "shapes"))
+    kept = of_probabilities(probabilities(Brightness(), Identity(), bright, "shapes"))
     gone = of_probabilities(probabilities(Brightness(), HalfGone(), bright, "shapes"))
     mode = feature_dropout_views.MODES
     assert kept["mean P(correct)"] > 0.9
