@@ -34,19 +34,22 @@ CHANCE = {  # percent
 
 
 def _arms(*views: str, data: tuple[str, ...] = tuple(DATA)) -> dict[str, Arm]:
-    """Return an encoder for each of the data under each of the views, and untrained ones."""
+    """Return an encoder for each of the data under each of the views."""
     arms: dict[str, Arm] = {}
     for name in data:
         for policy in views:
             budget = 0.1 if name == "letters" else 0.05
             learned = {} if policy == EXPERT else {"viewmaker_budget": budget}
             arms[f"{name}, {policy}"] = Arm(data=DATA[name], settings={"views": policy, **learned})
-        arms[f"{name}, untrained"] = Arm(data=DATA[name], settings=None)
     return arms
 
 
+def _untrained() -> dict[str, Arm]:
+    return {f"{name}, untrained": Arm(data=data, settings=None) for name, data in DATA.items()}
+
+
 def _above_chance(task: str, *arms: str) -> Callable[[SeedRuns], bool]:
-    """Return whether the accuracy of one of the arms is above chance by half of it."""
+    """Return whether the accuracy of one of the arms is above chance by a quarter of it."""
     return lambda runs: any(runs[arm][f"{task}, %"] > 1.25 * CHANCE[task] for arm in arms)
 
 
@@ -76,7 +79,7 @@ T1 = Study(
     "digits 69.3 and 58.8, letters 71.9 and 74.8; object: 100 and 100, 94.3 and 86.7, "
     "96.9 and 94.1",
     scales={"tiny": FIRST, "cpu": CPU, "gpu": GPU},
-    arms=_arms(LEARNED, EXPERT),
+    arms=_arms(LEARNED, EXPERT) | _untrained(),
     measure=probes,
     findings=(
         _at_least("FD-T1 CIFAR only", "CIFAR only", "class", EXPERT, LEARNED, 1.0),
@@ -101,7 +104,7 @@ T3 = Study(
     question="What is lost if the viewmaker cannot change the planted object?",
     published="viewmaker and mask-viewmaker, class: shapes 79.8 and 26.0, digits 69.3 and 50.7, "
     "letters 71.9 and 23.2; object: 100 and 95.8, 94.3 and 95.0, 96.9 and 71.8",
-    scales={"tiny": FIRST, "cpu": CPU, "gpu": GPU},
+    scales={"tiny": FIRST, "cpu": replace(CPU, seeds=(0, 1, 2, 3)), "gpu": GPU},
     arms=_arms(LEARNED, MASKED, data=PLANTS),
     measure=probes,
     findings=(

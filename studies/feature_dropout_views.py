@@ -191,7 +191,7 @@ F1 = Study(
     question="What do trained viewmakers change, and what does it do to the loss?",
     published="views stochastically change the planted object and other features",
     scales={"tiny": replace(TINY, arms=2), "cpu": CPU, "gpu": GPU},
-    arms={k: v for k, v in T3.arms.items() if v.settings is not None},
+    arms=T3.arms,
     measure=lambda trained: {**changes(trained), **losses(trained)},
     figure=lambda trained: gallery(trained.items()),
     findings=(
