@@ -226,6 +226,8 @@ F1 = Study(
 )
 
 JUDGE = "judge"
+FIXED = DATA["shapes"].removesuffix(":fresh")
+"""The same shapes at each read, as methods that use labels need them."""
 POLICIES = {LEARNED: EXPERT, EXPERT: LEARNED}
 """A policy -> the other one."""
 
@@ -239,20 +241,17 @@ def _judged(trained: Mapping[str, Trained]) -> Measured:
     by = {name: judge(t, "shapes") for name, t in trained.items()}
     images = trained[JUDGE]
 
-    def p(judge: str, views: Augmentation) -> Measured:
-        return of_probabilities(probabilities(by[judge], views, images, "shapes"))
+    def p(judge: str, views: Augmentation) -> Tensor:
+        return probabilities(by[judge], views, images, "shapes")
 
-    measured: Measured = {
-        f"plain, {name}: P": p(name, Identity())["mean P(correct)"] for name in by
-    }
+    measured: Measured = {f"plain, {name}: P": float(p(name, Identity()).mean()) for name in by}
     for policy, other in POLICIES.items():
         views = _policy(trained, policy)
-        measured |= {f"{policy}, {JUDGE}: {k}": v for k, v in p(JUDGE, views).items()}
+        judged = of_probabilities(p(JUDGE, views))
+        measured |= {f"{policy}, {JUDGE}: {name}": value for name, value in judged.items()}
         for whose, arm in (("own", policy), ("other", other)):
-            measured[f"{policy}, {whose} encoder: P"] = p(f"shapes, {arm}", views)[
-                "mean P(correct)"
-            ]
-    return measured
+            measured[f"{policy}, {whose} encoder: P"] = float(p(f"shapes, {arm}", views).mean())
+    return {name: round(value, 4) for name, value in measured.items()}
 
 
 def _draw_judged(trained: Mapping[str, Trained]) -> "Figure":
@@ -266,6 +265,11 @@ def _draw_judged(trained: Mapping[str, Trained]) -> "Figure":
     )
 
 
+def _mode(runs: SeedRuns, policy: str) -> float:
+    share: float = runs[TOGETHER][f"{policy}, {JUDGE}: {MODES}"]
+    return share
+
+
 C2 = Study(
     id="FD-C2",
     question="Do views hide the planted object in some images and leave it in others?",
@@ -274,11 +278,9 @@ C2 = Study(
     arms={
         **{f"shapes, {policy}": T1.arms[f"shapes, {policy}"] for policy in POLICIES},
         JUDGE: Arm(
-            data=DATA["shapes"].removesuffix(
-                ":fresh"
-            ),  # a method that uses labels needs fixed ones
+            data=FIXED,
             settings={"recipe": "default", "method": "supervised", "views": "none"},
-            epochs=5,
+            epochs=10,
         ),
     },
     together=_judged,
@@ -288,13 +290,7 @@ C2 = Study(
             id="FD-C.2 other judge",
             criterion="the smaller mode of P(correct shape), below 0.2 or above 0.8, has at least "
             "5 % more of the viewmaker's views than of expert ones, by a supervised judge",
-            value=lambda runs: (
-                100
-                * (
-                    runs[TOGETHER][f"{LEARNED}, {JUDGE}: {MODES}"]
-                    - runs[TOGETHER][f"{EXPERT}, {JUDGE}: {MODES}"]
-                )
-            ),
+            value=lambda runs: 100 * (_mode(runs, LEARNED) - _mode(runs, EXPERT)),
             at_least=5.0,
             valid=lambda runs: runs[TOGETHER][f"plain, {JUDGE}: P"] > 0.8,
         ),
