@@ -18,15 +18,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # studies/
 
 import arguments
 import losses
+import pictures
 from pages import (
     architecture,
-    audio,
     audit,
     explore,
     few_labels,
     methods,
     papers,
-    pictures,
     plants,
     promises,
     readme,
@@ -54,11 +53,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "diagnostics": audit.diagnostics,
     "audit-calibration": audit.calibration,
     "audit-calibration-summary": audit.calibration_summary,
-    "feature-dropout": audit.feature_dropout,
-    "audio": audio.audio,
-    "audio-speeds": audio.speeds,
-    "audio-suppressed": audio.suppressed,
-    "audio-waits": audio.waits,
+    "audio-waits": steps.waits,
     "verdicts": verdicts.verdicts,
     "untrained": untrained.agreement,
     "untrained-encoders": untrained.by_encoder,

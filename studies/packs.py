@@ -28,7 +28,12 @@ class Packs:
         name, plus, planted = data.partition("+")
         if name == "photos":
             return f"photos:{split}{plus}{planted}"
-        return f"{self.file(f'{name}_{split}', check=check)}{plus}{planted}"
+        if name != "fsdd":
+            return f"{self.file(f'{name}_{split}', check=check)}{plus}{planted}"
+        if planted:
+            noise = self.file("noise", check=check)
+            planted = planted.replace("background", f"background:source={noise}")
+        return f"{self.file(name, check=check)}:{split}{plus}{planted}"
 
     def file(self, name: str, *, check: bool = True) -> Path:
         """Return a file by its name without `.npz`.
@@ -83,9 +88,10 @@ def _images(name: str, split: str, n: int, classes: int) -> dict[str, np.ndarray
 
 
 def _spoken() -> dict[str, np.ndarray | int]:
-    """Tones whose pitch is the digit, of two speakers, in takes 0 to 9."""
+    """Tones whose pitch is the digit, of two speakers, in takes 0 to 9, in random order."""
     rng, seconds = np.random.default_rng(1), np.arange(SPOKEN_RATE // 4) / SPOKEN_RATE
     about = [(digit, who, take) for digit in range(10) for who in range(2) for take in range(10)]
+    rng.shuffle(about)
     clips = [
         np.sin(2 * np.pi * (200 + 90 * digit + 20 * who) * seconds + rng.uniform(0, 6))
         for digit, who, _ in about

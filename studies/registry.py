@@ -15,6 +15,8 @@ MODULES = (
     "s_diet_steps",
     "tian",
     "lightly_losses",
+    "feature_dropout",
+    "feature_dropout_views",
     "equal_time",
     "budgets",
     "defaults",

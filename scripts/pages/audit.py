@@ -1,8 +1,6 @@
 """Diagnostics and measured audits: docs/audit.md."""
 
-from typing import Any
-
-from pages.format import bounds, percent, read, table
+from pages.format import percent, read, table
 from widefield.evaluation.verdicts import SHARE_VERDICTS
 from widefield.metrics import DIAGNOSTICS
 
@@ -34,28 +32,3 @@ def calibration_summary() -> str:
         f"Of {known} verdicts {wrong} are wrong ({percent(wrong / known)} %), and {unclear} are "
         "unclear. A learned feature that pixels predict is correctly called easy."
     )
-
-
-def feature_dropout() -> str:
-    """Return how both policies change what an encoder trained with the labels sees."""
-    judged = [h for h in read("feature_dropout")["histograms"] if h["judge"] == "supervised"]
-    rows = [
-        (
-            f"{h['task']}, {h['policy']} views",
-            f"{h['plain']['mean']:.2f}",
-            f"{h['mean']:.2f}",
-            _bimodality(h["plain"]),
-            _bimodality(h),
-        )
-        for h in sorted(judged, key=lambda h: (h["task"] == "class", h["policy"]))
-    ]
-    head = (
-        "scored by a supervised encoder",
-        *("mean P, plain", "mean P, views"),
-        *("bimodality, plain", "bimodality, views"),
-    )
-    return table(head, rows)
-
-
-def _bimodality(histogram: dict[str, Any]) -> str:
-    return bounds(*(histogram[f"bimodality{end}"] for end in ("", "_low", "_high")))

@@ -1,5 +1,7 @@
 """Costs of a step, and other ratios of `benchmarks/ratios`: NOTEBOOK.md and pages of docs."""
 
+import statistics
+
 from pages.format import RESULTS, ratio, read, table
 from widefield.config.defaults import DEFAULT_METHOD
 
@@ -71,3 +73,17 @@ def viewmaker() -> str:
         f"{ratio(measured['row-contrast'])} times with `row-contrast` (`python -m "
         "benchmarks.ratios.step --views viewmaker --encoder resnet18 --batch-size 128`)."
     )
+
+
+def waits() -> str:
+    """Say how much of a run is a wait for data, and how right its plan was."""
+    parts = []
+    for name in ("sounds", "windows"):
+        case = read("plan_check")["cases"][f"{DEFAULT_METHOD}, {name}"]
+        wait = statistics.median(turn["measured"]["data_wait"] for turn in case["turns"])
+        memory, seconds = (ratio(case["ratio"][k]) for k in ("host_bytes", "epoch_seconds"))
+        parts.append(
+            f"{name}: {100 * wait:.1f} % of the time is spent waiting for data; memory is {memory} "
+            f"times and an epoch {seconds} times the estimate of `widefield plan`"
+        )
+    return f"The default method and encoder on synthetic {'. On synthetic '.join(parts)}."

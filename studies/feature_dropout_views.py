@@ -1,0 +1,314 @@
+"""What the views of Feature Dropout's runs change, its figure 1 and appendix C."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from statistics import mean
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Generator, Tensor, nn
+
+from studies.feature_dropout import CPU, DATA, EXPERT, GPU, LEARNED, MASKED, PLANTS, T1, T3
+from studies.study import TINY, TOGETHER, Arm, Finding, Measured, SeedRuns, Study
+from studies.trained import Trained
+from widefield.data import Dataset
+from widefield.inference.run_views import run_views, untrained_views
+from widefield.methods.simclr import nt_xent
+from widefield.metrics import bimodality_coefficient
+from widefield.probes import extract, fit_linear
+from widefield.probes.features import image_batch
+from widefield.views import Augmentation, AugmentContext, build_views
+from widefield.views.simple import Identity
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+VIEWS = 1200
+"""Views of one histogram, as published."""
+MODES = "smaller of P < 0.2 and P > 0.8"
+"""Share of views in the smaller of two modes."""
+TEMPERATURE = 0.1
+BINS = 24
+_BATCH = 128
+_LOUDER = 4
+
+
+def trained_views(trained: Trained) -> Augmentation:
+    """Return the views of a run, as training left them."""
+    assert trained.folder is not None
+    return run_views(trained.folder).to(trained.device)
+
+
+def draw(
+    views: Augmentation, images: Dataset, rows: np.ndarray, count: int, device: torch.device
+) -> tuple[Tensor, list[Tensor], Tensor]:
+    """Return images [B, C, H, W] of `rows`, `count` views of each, and the mask of the object."""
+    x = image_batch(images.images[rows], device)
+    mask = torch.from_numpy(images.masks(rows)).permute(0, 3, 1, 2).to(device)
+    generator = Generator(device).manual_seed(int(rows[0]))
+    with torch.no_grad():
+        return x, views(x, count, generator, AugmentContext(mask=mask)), mask
+
+
+def _batches(images: Dataset, most: int) -> Iterator[np.ndarray]:
+    rows = np.arange(min(most, len(images)))
+    return (rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH))
+
+
+def changes(trained: Trained) -> Measured:
+    """Return the mean absolute change of pixels on and off the planted object, in percent."""
+    images, views = trained.test_set().first_read(), trained_views(trained)
+    sums = torch.zeros(2, 2, dtype=torch.float64)  # change and pixels, on and off the object
+    for rows in _batches(images, 512):
+        x, (view,), mask = draw(views, images, rows, 1, trained.device)
+        change = (view - x).abs().mean(1, keepdim=True)
+        for part, of in zip(sums, (mask, ~mask), strict=True):
+            part += torch.stack([(change * of).sum(), of.sum()]).double().cpu()
+    on, off = (100 * sums[:, 0] / sums[:, 1]).tolist()
+    return {"change of the object, %": round(on, 3), "change elsewhere, %": round(off, 3)}
+
+
+def losses(trained: Trained) -> Measured:
+    """Return SimCLR's loss under the views of the run, before and after their training."""
+    assert trained.folder is not None
+    assert trained.projected is not None
+    images = trained.test_set().first_read()
+    policies = {
+        "loss under trained views": trained_views(trained),
+        "loss under untrained views": untrained_views(trained.folder).to(trained.device),
+    }
+    measured = {}
+    for name, policy in policies.items():
+        values = []
+        for rows in _batches(images, 512):
+            _, pair, _ = draw(policy, images, rows, 2, trained.device)
+            with torch.no_grad():
+                z1, z2 = (trained.projected(view) for view in pair)
+            values.append(float(nt_xent(z1, z2, temperature=TEMPERATURE)))
+        measured[name] = round(mean(values), 4)
+    return {**measured, "loss at chance": round(float(np.log(2 * _BATCH - 1)), 4)}
+
+
+def judge(trained: Trained, task: str) -> nn.Module:
+    """Return a linear probe on wide features of plain images: x[B, C, H, W] -> logits [B, K].
+
+    They are above chance after short runs. The paper's are those before pooling.
+    """
+    images = trained.train_set().first_read()
+    h = extract(trained.wide, images.inputs)
+    y = {task: torch.from_numpy(images.labels[task]).to(h.device)}
+    count = len(images.classes[task])
+    probe = fit_linear(h, y, h, y, classes={task: count}, seed=trained.seed)[task]
+    layer = nn.Linear(h.shape[1], count)
+    layer.weight.data, layer.bias.data = probe.weight, probe.bias
+    return nn.Sequential(trained.wide, layer.to(trained.device)).eval()
+
+
+def probabilities(by: nn.Module, views: Augmentation, trained: Trained, task: str) -> Tensor:
+    """Return P(correct class) of `VIEWS` views of test images, one of each."""
+    images, found = trained.test_set().first_read(), []
+    for rows in _batches(images, VIEWS):
+        x, (view,), _ = draw(views, images, rows, 1, trained.device)
+        with torch.no_grad():
+            share = by(view).double().softmax(1).cpu()
+        found.append(share[torch.arange(len(x)), torch.from_numpy(images.labels[task][rows])])
+    return torch.cat(found)
+
+
+def of_probabilities(p: Tensor) -> Measured:
+    """Return the mean of P(correct), of its smaller mode, and the bimodality coefficient."""
+    low, high = ((p < 0.2).double().mean(), (p > 0.8).double().mean())
+    return {
+        "mean P(correct)": round(float(p.mean()), 4),
+        MODES: round(float(min(low, high)), 4),
+        "bimodality": round(bimodality_coefficient(p), 4),
+    }
+
+
+def histograms(panels: Mapping[str, tuple[Tensor, Tensor]]) -> "Figure":
+    """Draw P(correct) under views, filled, and on plain images, an outline; one panel for each."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.4 * len(panels), 2.8), layout="constrained")
+    edges = np.linspace(0, 1, BINS + 1)
+    for axes, (title, (under, plain)) in zip(
+        figure.subplots(1, len(panels), sharey=True), panels.items(), strict=True
+    ):
+        axes.stairs(np.histogram(under, edges)[0], edges, fill=True, color="#0072b2")
+        axes.stairs(np.histogram(plain, edges)[0], edges, color="#555555")
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("P(correct object)")
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.supylabel("views; outline: plain images", fontsize=10)
+    return figure
+
+
+def gallery(rows: Iterable[tuple[str, Trained]], *, images: int = 3) -> "Figure":
+    """Draw test images with two views of each and what the first one changes."""
+    from matplotlib.figure import Figure
+
+    rows = list(rows)
+    names = ("image", "view", "view", f"change x {_LOUDER}")
+    figure = Figure(figsize=(1.0 * 4 * images + 1.2, 1.08 * len(rows) + 0.3), layout="constrained")
+    panels = figure.subplots(len(rows), 4 * images, squeeze=False)
+    for line, (name, trained) in zip(panels, rows, strict=True):
+        views, shown_images = trained_views(trained), trained.test_set().first_read()
+        x, (one, two), _ = draw(views, shown_images, np.arange(images), 2, trained.device)
+        shown = torch.stack([x, one, two, 0.5 + _LOUDER * (one - x)], 1).flatten(0, 1)
+        for axes, pixels in zip(line, shown.clamp(0, 1).permute(0, 2, 3, 1).cpu(), strict=True):
+            axes.imshow(pixels.numpy(), interpolation="nearest")
+            axes.set(xticks=[], yticks=[])
+            axes.spines[:].set_visible(False)
+        line[0].set_ylabel(name.replace(", ", ",\n"), fontsize=8)
+    for axes, title in zip(panels[0], names * images, strict=True):
+        axes.set_title(title, fontsize=8)
+    return figure
+
+
+def _increase(runs: SeedRuns) -> list[float]:
+    """Return how much the training of each viewmaker raises the loss under its views."""
+    return [
+        runs[arm]["loss under trained views"] - runs[arm]["loss under untrained views"]
+        for arm in (f"{name}, {LEARNED}" for name in PLANTS)
+    ]
+
+
+def _on_the_object(runs: SeedRuns) -> float:
+    """Return the change of a pixel of the object, relative to others, minus 1."""
+    arms = [runs[f"{name}, {LEARNED}"] for name in PLANTS]
+    return mean(a["change of the object, %"] / a["change elsewhere, %"] for a in arms) - 1
+
+
+def _off_the_object(runs: SeedRuns) -> float:
+    """Return the change of pixels elsewhere minus that of the object, in percent of the range."""
+    arms = [runs[f"{name}, {MASKED}"] for name in PLANTS]
+    return min(a["change elsewhere, %"] - a["change of the object, %"] for a in arms)
+
+
+F1 = Study(
+    id="FD-F1",
+    question="What do trained viewmakers change, and what does it do to the loss?",
+    published="views stochastically change the planted object and other features",
+    scales={"tiny": replace(TINY, arms=2), "cpu": CPU, "gpu": GPU},
+    arms=T3.arms,
+    measure=lambda trained: {**changes(trained), **losses(trained)},
+    figure=lambda trained: gallery(trained.items()),
+    findings=(
+        Finding(
+            id="FD-F1",
+            criterion="a pixel of the object is changed at least 10 % more than one elsewhere, "
+            "mean of shapes, digits and letters",
+            value=_on_the_object,
+            at_least=0.1,
+        ),
+        Finding(
+            id="FD-C.1 pictures",
+            criterion="with the mask, pixels elsewhere are changed by at least 2 % of the range "
+            "more than those of the object, for shapes, digits and letters",
+            value=_off_the_object,
+            at_least=2.0,
+        ),
+        Finding(
+            id="FD-3 minimax",
+            criterion="views of the trained viewmaker have a loss at least 0.1 above those of an "
+            "untrained one, mean of shapes, digits and letters; the encoder keeps it 0.3 below "
+            "chance",
+            value=lambda runs: mean(_increase(runs)),
+            at_least=0.1,
+            valid=lambda runs: all(
+                runs[f"{name}, {LEARNED}"]["loss under trained views"]
+                < runs[f"{name}, {LEARNED}"]["loss at chance"] - 0.3
+                for name in PLANTS
+            ),
+        ),
+    ),
+)
+
+JUDGE = "judge"
+FIXED = DATA["shapes"].removesuffix(":fresh")
+"""The same shapes at each read, as methods that use labels need them."""
+POLICIES = {LEARNED: EXPERT, EXPERT: LEARNED}
+"""A policy -> the other one."""
+
+
+def _policy(trained: Mapping[str, Trained], policy: str) -> Augmentation:
+    return build_views(EXPERT) if policy == EXPERT else trained_views(trained[f"shapes, {policy}"])
+
+
+def _judged(trained: Mapping[str, Trained]) -> Measured:
+    """Return P(correct shape) under the views of both policies, by three judges."""
+    by = {name: judge(t, "shapes") for name, t in trained.items()}
+    images = trained[JUDGE]
+
+    def p(judge: str, views: Augmentation) -> Tensor:
+        return probabilities(by[judge], views, images, "shapes")
+
+    measured: Measured = {f"plain, {name}: P": float(p(name, Identity()).mean()) for name in by}
+    for policy, other in POLICIES.items():
+        views = _policy(trained, policy)
+        judged = of_probabilities(p(JUDGE, views))
+        measured |= {f"{policy}, {JUDGE}: {name}": value for name, value in judged.items()}
+        for whose, arm in (("own", policy), ("other", other)):
+            measured[f"{policy}, {whose} encoder: P"] = float(p(f"shapes, {arm}", views).mean())
+    return {name: round(value, 4) for name, value in measured.items()}
+
+
+def _draw_judged(trained: Mapping[str, Trained]) -> "Figure":
+    by, images = judge(trained[JUDGE], "shapes"), trained[JUDGE]
+    plain = probabilities(by, Identity(), images, "shapes")
+    return histograms(
+        {
+            policy: (probabilities(by, _policy(trained, policy), images, "shapes"), plain)
+            for policy in POLICIES
+        }
+    )
+
+
+def _mode(runs: SeedRuns, policy: str) -> float:
+    share: float = runs[TOGETHER][f"{policy}, {JUDGE}: {MODES}"]
+    return share
+
+
+C2 = Study(
+    id="FD-C2",
+    question="Do views hide the planted object in some images and leave it in others?",
+    published="two modes of P(correct object) for viewmaker views, not for expert ones",
+    scales={"tiny": TINY, "cpu": CPU, "gpu": GPU},
+    arms={
+        **{f"shapes, {policy}": T1.arms[f"shapes, {policy}"] for policy in POLICIES},
+        JUDGE: Arm(
+            data=FIXED,
+            settings={"recipe": "default", "method": "supervised", "views": "none"},
+            epochs=10,
+        ),
+    },
+    together=_judged,
+    figure=_draw_judged,
+    findings=(
+        Finding(
+            id="FD-C.2 other judge",
+            criterion="the smaller mode of P(correct shape), below 0.2 or above 0.8, has at least "
+            "5 % more of the viewmaker's views than of expert ones, by a supervised judge",
+            value=lambda runs: 100 * (_mode(runs, LEARNED) - _mode(runs, EXPERT)),
+            at_least=5.0,
+            valid=lambda runs: runs[TOGETHER][f"plain, {JUDGE}: P"] > 0.8,
+        ),
+        Finding(
+            id="FD-C.2 own judge",
+            criterion="P(correct shape) under the views of either policy is at least 0.02 higher "
+            "by the encoder trained with them than by the other",
+            value=lambda runs: min(
+                runs[TOGETHER][f"{policy}, own encoder: P"]
+                - runs[TOGETHER][f"{policy}, other encoder: P"]
+                for policy in POLICIES
+            ),
+            at_least=0.02,
+            valid=lambda runs: all(
+                runs[TOGETHER][f"plain, shapes, {policy}: P"] > 0.45 for policy in POLICIES
+            ),
+        ),
+    ),
+)
+
+STUDIES = [F1, C2]
