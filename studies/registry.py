@@ -9,7 +9,17 @@ import yaml
 
 from studies.study import Study
 
-MODULES = ("s_diet", "equal_time", "budgets", "defaults", "readout", "keeping", "recover", "starts")
+MODULES = (
+    "s_diet",
+    "wen_li",
+    "equal_time",
+    "budgets",
+    "defaults",
+    "readout",
+    "keeping",
+    "recover",
+    "starts",
+)
 """Files of this package with a list `STUDIES`: one for each paper, and our own questions."""
 
 PAPERS = Path(__file__).parents[1] / "docs" / "papers.yaml"
