@@ -25,7 +25,7 @@ from studies.study import TINY, Arm, Finding, Scale, SeedRuns, Study, above, dif
 
 CHANCE_10 = 15.0  # percent
 
-CPU = Scale(images=2000, epochs=16, minutes=20, settings={"batch_size": 128})
+CPU = Scale(images=2000, epochs=10, minutes=20, settings={"batch_size": 128})
 GPU = Scale(images=None, epochs=100, encoder="wide-resnet-34-5", minutes=600)
 SCALES = {"tiny": TINY, "cpu": CPU, "gpu": GPU}
 
@@ -204,11 +204,11 @@ F4 = Study(
     scales={
         "tiny": replace(TINY, encoder="alexnet"),
         "cpu": Scale(
-            images=1000,
+            images=500,
             epochs=6,
             encoder="alexnet",
             minutes=20,
-            settings={"batch_size": 64, "image_size": 16, "lr": 1e-3},
+            settings={"batch_size": 32, "image_size": 16, "lr": 1e-3},
         ),
         "gpu": Scale(
             images=None, epochs=200, encoder="alexnet", minutes=180, settings={"lr": 1e-3}
