@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import KFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
@@ -137,7 +137,7 @@ def mapped(trained: Trained) -> tuple[Tensor, np.ndarray]:
 def map_accuracy(trained: Trained) -> Measured:
     """Accuracy of the class of the ten nearest neighbors in the map, cross-validated."""
     places, classes = mapped(trained)
-    hits = cross_val_score(KNeighborsClassifier(10), places.numpy(), classes, cv=4)
+    hits = cross_val_score(KNeighborsClassifier(10), places.numpy(), classes, cv=KFold(4))
     return {IN_MAP: round(100 * float(hits.mean()), 2)}
 
 
