@@ -34,7 +34,9 @@ TESTED, MAPPED, BASELINE, FIRED = 2000, 1000, 256, 200
 LAYERS = (2, 3, 4, 5)
 COLORFUL = "chroma, % of the variance"
 GRAY, UNIFORM = "remaining in gray, %", "remaining of the mean color, %"
-STRENGTH = "activation, std"
+CLEAR_SHARE, STRENGTH = "clear neurons, %", "activation, std"
+CLEAR = 2.0
+"""Standard deviations over test images by which an image must activate its neuron to count."""
 IN_MAP = "class of neighbors in the map, %"
 CLASS, R2, WIDE_R2 = "class, %", "R^2 of color", "R^2 of color, wide"
 RATE = "layers 2 to 5 fire, %"
@@ -89,11 +91,6 @@ def preferred(trained: Trained, neurons: int) -> tuple[Tensor, list[int], Tensor
     return images, units, h
 
 
-def remaining(activation: Tensor, whole: Tensor, mean: Tensor) -> float:
-    """Return the share of activations above their mean that remains, in percent."""
-    return round(100 * float(((activation - mean) / (whole - mean)).clamp(0, 1).mean()), 2)
-
-
 def neurons(trained: Trained) -> Measured:
     """What the images that maximize neurons are made of: color and shape."""
     x, units, h = preferred(trained, NEURONS)
@@ -103,12 +100,19 @@ def neurons(trained: Trained) -> Measured:
     with torch.no_grad():
         whole, shape, color = (trained.encoder(v)[rows, units] for v in (x, gray, uniform))
     mean, std = h[:, units].mean(0), h[:, units].std(0)
+    strength = (whole - mean) / std
+    clear = strength > CLEAR
     share = (x - gray).square().sum((1, 2, 3)) / (x - 0.5).square().sum((1, 2, 3))
+
+    def percent(values: Tensor) -> float:
+        return round(100 * float(values[clear].mean()), 3) if clear.any() else 0.0
+
     return {
-        COLORFUL: round(100 * float(share.mean()), 3),
-        GRAY: remaining(shape, whole, mean),
-        UNIFORM: remaining(color, whole, mean),
-        STRENGTH: round(float(((whole - mean) / std).median()), 2),
+        CLEAR_SHARE: round(100 * float(clear.float().mean()), 1),
+        COLORFUL: percent(share),
+        GRAY: percent(((shape - mean) / (whole - mean)).clamp(0, 1)),
+        UNIFORM: percent(((color - mean) / (whole - mean)).clamp(0, 1)),
+        STRENGTH: round(float(strength.median()), 2),
     }
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from studies.seen import (
     CLASS,
+    CLEAR,
     COLORFUL,
     GRAY,
     IN_MAP,
@@ -48,9 +49,6 @@ def more(measure: str, a: str, b: str) -> Callable[[SeedRuns], float]:
     """Return by how many percent `measure` of arm `a` exceeds that of arm `b`."""
     return lambda runs: 100 * (runs[a][measure] / runs[b][measure] - 1)
 
-
-CLEAR = 2.0
-"""Standard deviations over test images by which an image must activate its neuron to count."""
 
 F1 = Study(
     id="FL-F1",

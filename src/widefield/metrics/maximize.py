@@ -15,6 +15,8 @@ from torch.nn import functional
 from widefield.metrics.firing import record_outputs
 
 _STEP = 0.05
+_RESTART = 0.1
+"""Std of the noise that is added at a step without a gradient, that of the first image."""
 _ANGLE, _SCALE, _SHIFT = 0.17, 0.1, 0.1
 """Maximum rotation (radians), change of scale, and shift (fraction of half the side)."""
 
@@ -41,8 +43,9 @@ def activation_maximization(
         steps: number of steps of Adam.
         seed: seed of the first image and of the random transforms.
 
-    Without a gradient the image stays noise: under `torch.no_grad()` within the encoder, or if its
-    output does not depend on the image.
+    A ReLU that is off on the whole image has no gradient: until it is on, each step adds noise.
+    Without any gradient the image stays noise: under `torch.no_grad()` within the encoder, or if
+    its output does not depend on the image.
 
     Raises:
         ValueError: no such layer or unit.
@@ -71,6 +74,7 @@ def activation_maximization(
             activation = _per_unit(h if layer is None else outputs[layer], unit_ids)
             coefficients.grad = _gradient(-activation.sum(), coefficients)
             optimizer.step()
+            _disturb(coefficients, generator)
     return to_images(coefficients.detach(), mix.to(device), (height, width))
 
 
@@ -134,6 +138,15 @@ def _gradient(loss: Tensor, coefficients: Tensor) -> Tensor:
         loss, [coefficients], allow_unused=True, materialize_grads=True
     )
     return gradient
+
+
+def _disturb(coefficients: Tensor, generator: torch.Generator) -> None:
+    """Add noise to the coefficients of units without a gradient."""
+    assert coefficients.grad is not None
+    off = coefficients.grad.flatten(1).abs().amax(1) == 0
+    if off.any():
+        noise = _RESTART * torch.randn(coefficients.shape, generator=generator)
+        coefficients.data[off] += noise.to(coefficients.device)[off]
 
 
 def _per_unit(activation: Tensor, units: Tensor) -> Tensor:
