@@ -92,7 +92,10 @@ def preferred(trained: Trained, neurons: int) -> tuple[Tensor, list[int], Tensor
 
 
 def neurons(trained: Trained) -> Measured:
-    """What the images that maximize neurons are made of: color and shape."""
+    """What the images that maximize neurons are made of: color and shape.
+
+    It is the mean over the neurons that these images activate clearly, if there are any.
+    """
     x, units, h = preferred(trained, NEURONS)
     gray = x.mean(1, keepdim=True).expand_as(x)
     uniform = x.mean((2, 3), keepdim=True).expand_as(x)
@@ -102,10 +105,11 @@ def neurons(trained: Trained) -> Measured:
     mean, std = h[:, units].mean(0), h[:, units].std(0)
     strength = (whole - mean) / std
     clear = strength > CLEAR
+    kept = clear if clear.any() else torch.ones_like(clear)
     share = (x - gray).square().sum((1, 2, 3)) / (x - 0.5).square().sum((1, 2, 3))
 
     def percent(values: Tensor) -> float:
-        return round(100 * float(values[clear].mean()), 3) if clear.any() else 0.0
+        return round(100 * float(values[kept].mean()), 3)
 
     return {
         CLEAR_SHARE: round(100 * float(clear.float().mean()), 1),
