@@ -16,7 +16,7 @@ from widefield.metrics.firing import record_outputs
 
 _STEP = 0.05
 _RESTART = 0.1
-"""Std of the noise that is added at a step without a gradient, that of the first image."""
+"""Std of the noise that is added at a step to a unit that is off, that of the first image."""
 _ANGLE, _SCALE, _SHIFT = 0.17, 0.1, 0.1
 """Maximum rotation (radians), change of scale, and shift (fraction of half the side)."""
 
@@ -74,7 +74,7 @@ def activation_maximization(
             activation = _per_unit(h if layer is None else outputs[layer], unit_ids)
             coefficients.grad = _gradient(-activation.sum(), coefficients)
             optimizer.step()
-            _disturb(coefficients, generator)
+            _disturb(coefficients, activation == 0, generator)
     return to_images(coefficients.detach(), mix.to(device), (height, width))
 
 
@@ -140,10 +140,8 @@ def _gradient(loss: Tensor, coefficients: Tensor) -> Tensor:
     return gradient
 
 
-def _disturb(coefficients: Tensor, generator: torch.Generator) -> None:
-    """Add noise to the coefficients of units without a gradient."""
-    assert coefficients.grad is not None
-    off = coefficients.grad.flatten(1).abs().amax(1) == 0
+def _disturb(coefficients: Tensor, off: Tensor, generator: torch.Generator) -> None:
+    """Add noise to the coefficients of the units that are `off`, bool [U]."""
     if off.any():
         noise = _RESTART * torch.randn(coefficients.shape, generator=generator)
         coefficients.data[off] += noise.to(coefficients.device)[off]
