@@ -1,6 +1,6 @@
 """Steps of the proofs of Wen and Li (2021): Lemmas A.2 to B.6, C.2 and F.1 to F.4, numerically.
 
-Asymptotic bounds are tested with explicit constants at d = 64 atoms in d1 = 2048 dimensions.
+Asymptotic bounds are tested with explicit constants at d = 64 atoms in d1 = 1024 dimensions.
 """
 
 import math
@@ -12,7 +12,7 @@ from torch import Tensor
 from widefield_labs import sparse_learner as learner
 from widefield_labs.sparse_data import SparseCoding, masked_pair
 
-D, D1, NEURONS = 64, 2048, 256
+D, D1, NEURONS = 64, 1024, 1024
 LOG = math.log(D)
 
 
@@ -75,8 +75,8 @@ def test_weights_at_the_start_have_the_sizes_of_lemma_b2(data, start):
     assert (inside.square().sum(1) / D - 1).abs().max() < 5 * math.sqrt(2 / D)  # (b)
     share = inside.square() / inside.square().sum(1, keepdim=True)
     lucky = share >= 2 * LOG / D
-    assert lucky.any(0).float().mean() > 0.95  # (c): nearly every atom has a lucky neuron
-    assert lucky.sum(0).max() < NEURONS / 8
+    assert lucky.any(0).float().mean() > 0.9  # (c): nearly every atom has a lucky neuron
+    assert lucky.sum(0).max() < D / 4
     assert (inside.abs() <= 1 / D).float().mean() < 2 / D  # (d): the density of N(0, 1) is < 0.4
     together = lucky.float().T @ lucky.float()
     assert together.fill_diagonal_(0).max() <= LOG  # (e)
@@ -112,39 +112,39 @@ def test_pre_activations_have_the_tails_of_lemma_b4(data, start):
         assert y.square().max() < LOG**4 / D  # 4
 
 
-def test_a_bias_above_all_but_few_atoms_silences_a_neuron_as_lemmas_b5_and_b6(data, start):
-    z, x, _ = draw(data, 4000)
+def test_a_bias_above_the_weights_along_atoms_silences_a_neuron_as_lemma_b5(data, start):
+    _, x, _ = draw(data, 2000)
     w = start[0] / start[0].norm()
-    w = w - data.atoms @ (data.atoms.T @ w) + 0.5 * data.atoms[:, 0]
-    first, _ = masked(x)
-    norm = w.norm()
-    firing = [
-        float((y.abs() >= math.sqrt(factor * LOG / D) * norm).float().mean())
-        for factor in (1.0, 4.0)
-        for y in (first @ w, x @ w)
-    ]
-    assert max(firing) < 0.3
-    assert max(firing[2:]) < 0.5 * min(firing[:2])  # a larger bias silences more
-    others = first @ w - 2 * (masks(1)[0] > 0).float().mean() * (z[:, 0] * (w @ data.atoms[:, 0]))
-    quiet = z[:, 0] == 0
-    bias = 0.5 * norm  # |w|^2 = O(d b^2 / polylog d)
-    assert (others[quiet].abs() >= 0.99 * bias).float().mean() < 0.01
-    assert (first @ w)[~quiet].abs().median() > 3 * (first @ w)[quiet].abs().median()
+    for y in (masked(x)[0] @ w, x @ w):
+        small, large = ((y.abs() >= math.sqrt(k * LOG / D)).float().mean() for k in (2, 8))
+        assert small < 0.3
+        assert large < 0.05
+
+
+def test_a_bias_lets_a_neuron_fire_for_its_own_atom_alone_as_lemma_b6(data, start):
+    z, x, _ = draw(data, 2000)
+    atom = data.atoms[:, 0]
+    w = along(start[0] / start[0].norm(), atom, 2.0)
+    rest = x - z[:, :1] * atom
+    bias = 1.8  # |w|^2 = O(d b^2 / polylog d)
+    assert (masked(rest)[0] @ w).abs().ge(0.99 * bias).float().mean() < 0.01
+    own = z[:, 0] != 0
+    assert (masked(x)[0] @ w)[own].abs().ge(bias).float().mean() > 0.5
 
 
 def test_with_masks_the_gradient_along_dense_directions_vanishes_as_lemma_c2(data, start):
-    _, x, _ = draw(data, 6000)
+    _, x, _ = draw(data, 4000)
     w = along(start[0] / start[0].norm(), data.atoms[:, 0], 0.5)
     dense = dense_directions(data, 32)
     w = along(w, dense[:, 0], 0.5)
     directions = torch.cat([data.atoms[:, :1], dense[:, :1]], dim=1)
     sparse, noise = positive_gradient(w, 0.0, masked(x), directions)
     assert sparse == pytest.approx(0.5 * data.active, rel=0.2)
-    assert noise.abs() < 0.1 * sparse
+    assert noise.abs() < 0.2 * sparse  # four standard errors
 
 
 def test_without_masks_the_gradient_is_that_of_lemma_f1_and_dense_directions_grow(data, start):
-    _, x, _ = draw(data, 20_000)
+    _, x, _ = draw(data, 5000)
     dense = dense_directions(data, 4)
     directions = torch.cat([data.atoms[:, :1], dense[:, :1]], dim=1)
     w = start[0] / start[0].norm()
@@ -152,52 +152,54 @@ def test_without_masks_the_gradient_is_that_of_lemma_f1_and_dense_directions_gro
         w = along(w, directions[:, k], 0.5)
     found = positive_gradient(w, 0.0, (x, x), directions)
     expected = 0.5 * (x @ directions).square().mean(0)
-    torch.testing.assert_close(found, expected, rtol=0.1, atol=0)
+    torch.testing.assert_close(found, expected, rtol=0.12, atol=0)
     # A.5: the rates differ by 1 + E z^2 / sigma^2, a constant, where masks leave none of the second
     variance = float(data.variance)
     assert found[0] / found[1] == pytest.approx(1 + data.active / variance, rel=0.15)
 
 
-def test_the_dense_gradient_is_the_larger_without_masks_and_the_smaller_with(data, start):
-    _, x, _ = draw(data, 6000)
-    w = start[:16] / D1**0.5
-    views = {"with": masked(x), "without": (x, x)}
+def test_the_dense_gradient_is_the_larger_without_masks_and_vanishes_with(data, start):
+    """A.5: the gradient along each part of the weights, which sampling errors do not bias."""
+    _, x, _ = draw(data, 4000)
+    w = start[:64] / D1**0.5
+    sparse = w @ data.atoms @ data.atoms.T
     ratio = {}
-    for name, (first, second) in views.items():
-        gradient = (second @ w.T).T @ first / len(x)
-        inside, outside = learner.parts(gradient, data.atoms)
-        ratio[name] = float((outside / inside).mean())
-    # Sampling error of the mean over pairs is in both; without masks the dense part has a mean.
-    assert ratio["without"] > 1.5
-    assert ratio["with"] < 0.7 * ratio["without"]
+    for name, (first, second) in {"with": masked(x), "without": (x, x)}.items():
+        h = second @ w.T
+        inside, outside = (
+            float((h * (first @ part.T)).mean(0).div(part.norm(dim=1)).mean())
+            for part in (sparse, w - sparse)
+        )
+        ratio[name] = outside / inside
+    assert ratio["without"] > 1
+    assert abs(ratio["with"]) < 0.3
 
 
-def test_dense_neurons_reach_a_low_loss_as_lemma_f2(data, start):
-    losses = {}
-    dense = dense_directions(data, NEURONS).T[None]
+def test_dense_neurons_reach_a_low_loss_as_lemma_f2(data):
+    losses = []
+    dense = dense_directions(data, 256).T[None]
     _, x, _ = draw(data, 512)
     tau = torch.ones(1, 1, 1)
-    for size in (1.0, 4.0, 16.0):  # sum |w|^2 = NEURONS size^2
-        w = size * dense
-        f = learner.respond(x[None] @ w.mT, torch.zeros(1, NEURONS))
-        scores = learner.similarities(f[:, :256], f[:, :256], f[:, 256:])
-        losses[size] = float(learner.contrastive_loss(scores, tau))
-    assert losses[1.0] > losses[4.0] > losses[16.0]
-    for size, loss in losses.items():
-        assert loss <= LOG * D / (NEURONS * size**2) * 4 + 1e-4
-    assert losses[16.0] < 0.01
+    for size in (0.5, 1.0, 2.0):
+        f = learner.respond(x[None] @ (size * dense).mT, torch.zeros(1, 256))
+        similar = learner.similarities(f[:, :256], f[:, :256], f[:, 256:])
+        losses.append(float(learner.contrastive_loss(similar, tau)))
+        assert losses[-1] <= LOG * D / (256 * size**2)
+    assert losses[0] > losses[1] > losses[2]
+    assert losses[2] < 0.01
 
 
-def test_trained_without_masks_norms_grow_and_stay_in_the_dense_part(data):
-    """Lemma F.3 and Fact F.4, in stage I of both arms."""
-    row = {"tau": 1.0, "lam": 0.002, "mask_rate": 0.5, "noise": 1.0, "trained": 0.0}
+def test_without_masks_norms_grow_and_stay_dense_as_lemma_f3_and_fact_f4_say():
+    """Where the noise is ten times sqrt(log d) / d: at one time the sparse part outgrows it."""
+    row = {"tau": 1.0, "lam": 0.002, "mask_rate": 0.5, "noise": 10.0, "trained": 0.0}
     how = learner.Training(
-        neurons=16, batch=256, steps=50, step_size=1.0, initial_norm=3e-4, bias_factor=0.0
+        neurons=16, batch=128, steps=50, step_size=0.1, initial_norm=3e-4, bias_factor=0.0
     )
     arms = learner.Arms.paired([row])
-    both = SparseCoding(data.atoms, data.active, data.variance.repeat(2))
-    w, _, _ = learner.train(both, arms, how, generator(7))
-    inside, outside = learner.parts(w, data.atoms)
-    share = (outside.square() / (inside.square() + outside.square())).mean(1)
-    assert share[1] > 0.5 > 0
-    assert share[0] < share[1]
+    data = SparseCoding.random(32, 512, 2.0, arms.noise, generator(6))
+    w, _, _ = learner.train(data, arms, how, generator(7))
+    masked_norm, norm = learner.norms(w).mean(1) / how.initial_norm
+    assert norm > 10
+    assert masked_norm < norm / 3
+    _, outside = learner.parts(w, data.atoms)
+    assert (outside / learner.norms(w))[1].square().mean() > 0.8

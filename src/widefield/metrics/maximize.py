@@ -16,7 +16,7 @@ from widefield.metrics.firing import record_outputs
 
 _STEP = 0.05
 _RESTART = 0.1
-"""Std of the noise that is added at a step to a unit that is off, that of the first image."""
+"""Std of the noise that a step adds to units that are still off, as that of the first image."""
 _ANGLE, _SCALE, _SHIFT = 0.17, 0.1, 0.1
 """Maximum rotation (radians), change of scale, and shift (fraction of half the side)."""
 
@@ -43,7 +43,7 @@ def activation_maximization(
         steps: number of steps of Adam.
         seed: seed of the first image and of the random transforms.
 
-    A ReLU that is off on the whole image has no gradient: until it is on, each step adds noise.
+    A ReLU that is off on the whole image has no gradient: each step adds noise until it is on.
     Without any gradient the image stays noise: under `torch.no_grad()` within the encoder, or if
     its output does not depend on the image.
 
@@ -58,11 +58,13 @@ def activation_maximization(
     """
     device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
     generator = torch.Generator().manual_seed(seed)
+    noise = torch.Generator().manual_seed(seed + 1)  # apart: transforms do not depend on it
     channels, height, width = shape
     size = (len(units), channels, height, width // 2 + 1, 2)
     coefficients = (0.1 * torch.randn(size, generator=generator)).to(device).requires_grad_()
     mix = torch.eye(channels) if color is None else color
     unit_ids = torch.as_tensor(list(units), device=device)
+    off = torch.ones_like(unit_ids, dtype=torch.bool)
     optimizer = torch.optim.Adam([coefficients], lr=_STEP)
     if layer is not None and layer not in dict(encoder.named_modules()):
         raise ValueError(f"the encoder has no layer {layer!r}")
@@ -74,7 +76,8 @@ def activation_maximization(
             activation = _per_unit(h if layer is None else outputs[layer], unit_ids)
             coefficients.grad = _gradient(-activation.sum(), coefficients)
             optimizer.step()
-            _disturb(coefficients, activation == 0, generator)
+            off &= activation == 0
+            _disturb(coefficients, off, noise)
     return to_images(coefficients.detach(), mix.to(device), (height, width))
 
 
@@ -141,10 +144,10 @@ def _gradient(loss: Tensor, coefficients: Tensor) -> Tensor:
 
 
 def _disturb(coefficients: Tensor, off: Tensor, generator: torch.Generator) -> None:
-    """Add noise to the coefficients of the units that are `off`, bool [U]."""
+    """Add noise to the coefficients of units that are `off`, bool [U]."""
     if off.any():
-        noise = _RESTART * torch.randn(coefficients.shape, generator=generator)
-        coefficients.data[off] += noise.to(coefficients.device)[off]
+        added = _RESTART * torch.randn(coefficients.shape, generator=generator)
+        coefficients.data[off] += added.to(coefficients.device)[off]
 
 
 def _per_unit(activation: Tensor, units: Tensor) -> Tensor:
