@@ -58,7 +58,7 @@ def color_r2(train_h: Tensor, train_x: Tensor, test_h: Tensor, test_x: Tensor) -
     """Return R^2 of a linear readout of the mean color of test images x from features h."""
     center, scale = train_h.mean(0), train_h.std(0).clamp_min(1e-6)
     fit, test = (((h - center) / scale).cpu().numpy() for h in (train_h, test_h))
-    ridge = RidgeCV(np.logspace(0, 5, 11)).fit(fit, chroma(train_x).cpu().numpy())
+    ridge = RidgeCV(np.logspace(-2, 5, 15)).fit(fit, chroma(train_x).cpu().numpy())
     true = chroma(test_x).cpu().numpy()
     return float(r2_score(true, ridge.predict(test), multioutput="variance_weighted"))
 
