@@ -132,6 +132,22 @@ def test_a_bias_lets_a_neuron_fire_for_its_own_atom_alone_as_lemma_b6(data, star
     assert (masked(x)[0] @ w)[own].abs().ge(bias).float().mean() > 0.5
 
 
+def test_with_a_bias_the_gradients_have_the_bounds_of_lemmas_a2_and_a3(data, start):
+    z, x, xi = draw(data, 4000)
+    dense = dense_directions(data, 16)
+    w = along(start[0] / start[0].norm(), data.atoms[:, 0], 2.0)
+    bias = math.sqrt(2 * LOG / D) * float(w.norm())
+    fires = ((x @ w).abs() >= bias).float()
+    directions = torch.cat([data.atoms[:, :1], dense], dim=1)
+    sparse, *noise = positive_gradient(w, bias, masked(x), directions)
+    share = float((z[:, 0].square() * fires).mean())
+    assert (2.0 - bias) * share < sparse < 2.0 * share  # h is between y - b and y
+    spread = ((xi @ dense).square() * fires[:, None]).mean(0)
+    error = 4 * float(w.norm()) * math.sqrt(LOG / D1)
+    assert (torch.stack(noise).abs() < ((w @ dense).abs() + error) * spread + 0.005).all()
+    assert torch.stack(noise).abs().max() < 0.2 * sparse
+
+
 def test_with_masks_the_gradient_along_dense_directions_vanishes_as_lemma_c2(data, start):
     _, x, _ = draw(data, 4000)
     w = along(start[0] / start[0].norm(), data.atoms[:, 0], 0.5)
