@@ -26,7 +26,7 @@ from studies.study import TINY, Arm, Finding, Scale, SeedRuns, Study, above, dif
 
 CHANCE_10 = 15.0  # percent
 
-CPU = Scale(images=2000, epochs=10, minutes=20, settings={"batch_size": 128})
+CPU = Scale(images=2000, epochs=6, minutes=10, settings={"batch_size": 64})
 GPU = Scale(images=None, epochs=100, encoder="wide-resnet-34-5", minutes=600)
 SCALES = {"tiny": TINY, "cpu": CPU, "gpu": GPU}
 
@@ -205,7 +205,7 @@ F4 = Study(
             images=500,
             epochs=6,
             encoder="alexnet",
-            minutes=20,
+            minutes=5,
             settings={"batch_size": 32, "image_size": 16, "lr": 1e-3},
         ),
         "gpu": Scale(
