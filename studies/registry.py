@@ -17,6 +17,7 @@ MODULES = (
     "lightly_losses",
     "feature_dropout",
     "feature_dropout_views",
+    "wen_li",
     "equal_time",
     "budgets",
     "defaults",

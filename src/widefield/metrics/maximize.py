@@ -15,6 +15,8 @@ from torch.nn import functional
 from widefield.metrics.firing import record_outputs
 
 _STEP = 0.05
+_RESTART = 0.1
+"""Std of the noise that a step adds to units that are still off, as that of the first image."""
 _ANGLE, _SCALE, _SHIFT = 0.17, 0.1, 0.1
 """Maximum rotation (radians), change of scale, and shift (fraction of half the side)."""
 
@@ -41,8 +43,9 @@ def activation_maximization(
         steps: number of steps of Adam.
         seed: seed of the first image and of the random transforms.
 
-    Without a gradient the image stays noise: under `torch.no_grad()` within the encoder, or if its
-    output does not depend on the image.
+    A ReLU that is off on the whole image has no gradient: each step adds noise until it is on.
+    Without any gradient the image stays noise: under `torch.no_grad()` within the encoder, or if
+    its output does not depend on the image.
 
     Raises:
         ValueError: no such layer or unit.
@@ -55,11 +58,13 @@ def activation_maximization(
     """
     device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
     generator = torch.Generator().manual_seed(seed)
+    noise = torch.Generator().manual_seed(seed + 1)  # apart: transforms do not depend on it
     channels, height, width = shape
     size = (len(units), channels, height, width // 2 + 1, 2)
     coefficients = (0.1 * torch.randn(size, generator=generator)).to(device).requires_grad_()
     mix = torch.eye(channels) if color is None else color
     unit_ids = torch.as_tensor(list(units), device=device)
+    off = torch.ones_like(unit_ids, dtype=torch.bool)
     optimizer = torch.optim.Adam([coefficients], lr=_STEP)
     if layer is not None and layer not in dict(encoder.named_modules()):
         raise ValueError(f"the encoder has no layer {layer!r}")
@@ -71,6 +76,8 @@ def activation_maximization(
             activation = _per_unit(h if layer is None else outputs[layer], unit_ids)
             coefficients.grad = _gradient(-activation.sum(), coefficients)
             optimizer.step()
+            off &= activation == 0
+            _disturb(coefficients, off, noise)
     return to_images(coefficients.detach(), mix.to(device), (height, width))
 
 
@@ -134,6 +141,13 @@ def _gradient(loss: Tensor, coefficients: Tensor) -> Tensor:
         loss, [coefficients], allow_unused=True, materialize_grads=True
     )
     return gradient
+
+
+def _disturb(coefficients: Tensor, off: Tensor, generator: torch.Generator) -> None:
+    """Add noise to the coefficients of units that are `off`, bool [U]."""
+    if off.any():
+        added = _RESTART * torch.randn(coefficients.shape, generator=generator)
+        coefficients.data[off] += added.to(coefficients.device)[off]
 
 
 def _per_unit(activation: Tensor, units: Tensor) -> Tensor:

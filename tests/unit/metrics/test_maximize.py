@@ -113,3 +113,14 @@ def test_a_caller_without_gradients_gets_the_same_image() -> None:
     images = activation_maximization(Sides(), [0], shape=(3, 8, 8), steps=3)
     with torch.no_grad():
         assert torch.equal(images, activation_maximization(Sides(), [0], shape=(3, 8, 8), steps=3))
+
+
+def test_a_neuron_that_is_off_on_the_first_image_is_found_by_noise() -> None:
+    class Bright(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            middle = x[:, :, 2:6, 2:6].mean((1, 2, 3))[:, None]
+            return torch.relu(middle - torch.tensor([0.4, 0.6, 2.0]))
+
+    images = activation_maximization(Bright(), [0, 1, 2], shape=(1, 8, 8))
+    assert (Bright()(images)[:2].amax(1) > 0.3).all()
+    assert torch.isfinite(images).all()
