@@ -31,7 +31,7 @@ from widefield.config.resolve import RunContext, resolve
 from widefield.data import Dataset, Loader, open_dataset
 from widefield.probes import extract
 from widefield.train.build import DataInfo, build, build_run_encoder
-from widefield.train.distributed import single_fabric
+from widefield.train.distributed import Compute
 from widefield.train.loop import Trainer
 from widefield.train.step import StepMetrics
 
@@ -72,8 +72,9 @@ def trained(method: str, data: Dataset, seed: int) -> nn.Module:
     recipe, _ = resolve("default", settings, RunContext.of(data, device=CPU))
     state = build(recipe, DataInfo.of(data), device=CPU)
     loader = Loader(data, batch_size=recipe.batch_size, device=CPU, seed=seed)
-    fabric = single_fabric(CPU)
-    Trainer(state, fabric=fabric, loader=loader).fit(EPOCHS, on_step=_pass, on_epoch=_pass)
+    Trainer(state, compute=Compute.alone(CPU), loader=loader).fit(
+        EPOCHS, on_step=_pass, on_epoch=_pass
+    )
     return state.model.encoder.eval()
 
 

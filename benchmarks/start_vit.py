@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.fabric import Fabric
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -30,6 +29,7 @@ from widefield.data import Dataset, Loader
 from widefield.encoders import Encoder, load_encoder
 from widefield.probes import extract
 from widefield.train.build import DataInfo, build
+from widefield.train.distributed import Compute
 from widefield.train.loop import Trainer
 from widefield.train.step import StepMetrics
 from widefield.workflows.pretrain import pretrain
@@ -86,8 +86,8 @@ def adapted(start: Path, data: Dataset, *, lora: bool, scale: float) -> Encoder:
         recipe, DataInfo.of(data), device=device, encoder=with_lora(encoder) if lora else encoder
     )
     loader = Loader(data, batch_size=BATCH, device=device, seed=SEED)
-    fabric = Fabric(accelerator="cpu", devices=1, precision="32-true")
-    Trainer(state, fabric=fabric, loader=loader).fit(EPOCHS, on_step=_pass, on_epoch=_pass)
+    compute = Compute(device, "32-true")
+    Trainer(state, compute=compute, loader=loader).fit(EPOCHS, on_step=_pass, on_epoch=_pass)
     return encoder.eval()
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from lightning.fabric import Fabric
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
@@ -28,6 +27,7 @@ from widefield.data.builtin.photos import load_photo
 from widefield.data.planted import Shapes, plant
 from widefield.train.adversary import loss_gradients
 from widefield.train.build import DataInfo, build
+from widefield.train.distributed import Compute
 from widefield.train.state import TrainState
 from widefield.train.step import TrainStep
 from widefield.views import VIEWS, AugmentContext, build_views
@@ -104,7 +104,7 @@ def trained(recipe: Recipe) -> TrainState:
     """Train SimCLR for a few steps on crops of photographs; views that learn train beside it."""
     dataset, device = open_dataset("photos+shapes", max_examples=STEPS * recipe.batch_size), CPU
     state = build(recipe, DataInfo.of(dataset), device=device)
-    step = TrainStep(state, fabric=Fabric(accelerator="cpu", devices=1, loggers=[]))
+    step = TrainStep(state, compute=Compute(device, "32-true"))
     for batch in Loader(dataset, batch_size=recipe.batch_size, device=device, masks=True).epoch(0):
         step(batch)
     state.model.eval()

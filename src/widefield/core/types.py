@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Precision = Literal["32-true", "bf16-mixed"]
-"""Precision of an encoder, by the names of Lightning Fabric."""
+"""Precision of an encoder, by Lightning's names."""
 
 Size = tuple[int, int]
 """Height and width of images, pixels."""

@@ -92,7 +92,7 @@ class PretrainRun:
         self.recipe, self.dataset, self.folder = recipe, dataset, folder
         self.growth = growth or Growth(first=len(dataset), warmup_epochs=warmup_epochs(recipe))
         self.console, self.ranks, self.logger = console, ranks, logger
-        device, shard = ranks.fabric.device, ranks.shard
+        device, shard = ranks.compute.device, ranks.shard
         info, rows = DataInfo.of(dataset, growth), folder.rows_folder
         self.state = build(
             recipe,
@@ -265,7 +265,7 @@ class PretrainRun:
         }
         with self.request, self.bar:
             try:
-                trainer = Trainer(self.state, fabric=self.ranks.fabric, loader=self.loader)
+                trainer = Trainer(self.state, compute=self.ranks.compute, loader=self.loader)
                 trainer.fit(self.recipe.epochs, **callbacks)
             except Stop:
                 self._checkpoint()

@@ -136,7 +136,7 @@ class _Trial:
         if not self.run.state.heads and len(few) < len(dataset):
             self.run = self._run(dataset)
         self.run.monitor.dataset = dataset  # for its health check
-        self.device, self.loader = self.run.ranks.fabric.device, self.run.loader
+        self.device, self.loader = self.run.ranks.compute.device, self.run.loader
 
     def _run(self, dataset: Dataset) -> PretrainRun:
         """Build a run with enough epochs for the trial."""
@@ -170,7 +170,7 @@ class _Trial:
 
     def _steps(self) -> tuple[int, float]:
         """Return the bytes of activations, and the seconds of a step whose rows catch up."""
-        step = TrainStep(self.run.state, fabric=self.run.ranks.fabric)
+        step = TrainStep(self.run.state, compute=self.run.ranks.compute)
         batches, times = self._batches(), list[float]()
         activations = self._activation_bytes(step, next(batches))
         for _ in range(1, STEPS_PER_ROUND):
@@ -207,7 +207,7 @@ class _Trial:
         saved = self._saved_bytes(lambda: step(batch))
         part = self.recipe.micro_batch
         if part is not None:  # its activations are created within backward, where hooks see none
-            with self.run.ranks.fabric.autocast():
+            with self.run.ranks.compute.autocast():
                 saved += self._saved_bytes(lambda: self.run.encoder(batch.x[:part]))
         return saved
 
