@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import api
 import arguments
 import losses
 from pages import (
@@ -137,6 +138,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 FILES: dict[str, Callable[[], str]] = {
     "src/widefield/config/arguments.py": arguments.source,
     "src/widefield/losses.py": losses.source,
+    "docs/api.txt": api.text,
     "docs/budgets.svg": budgets.svg,
     "docs/keeping.svg": keeping.svg,
     "docs/architecture.svg": architecture.svg,

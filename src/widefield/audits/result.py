@@ -27,6 +27,11 @@ class Audit:
     """Results of an audit, and what its figures are drawn from.
 
     `audit_page(audit)` depends on nothing else.
+
+    Example (of minutes, in docs/tutorials/audit.ipynb)::
+
+        found = widefield.audit("weights.safetensors", "photos", out="audit.html")
+        print(found.tasks["class"].line(), found.plants["digits"].line())
     """
 
     encoder: str
