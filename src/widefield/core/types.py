@@ -13,6 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from widefield.core.torch_version import check_torch
+
+check_torch(torch.__version__)
+
 Precision = Literal["32-true", "bf16-mixed"]
 """Precision of an encoder, by Lightning's names."""
 

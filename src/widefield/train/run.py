@@ -17,6 +17,7 @@ from widefield.evaluation.monitor import Monitor
 from widefield.evaluation.wide import fit_on_dataset
 from widefield.methods import Projector, save_projector
 from widefield.metrics import Health
+from widefield.report.notebook import notebook_html
 from widefield.train.adversary import adversary_log
 from widefield.train.build import DataInfo, build, check_view_policy, rank_seed, warmup_epochs
 from widefield.train.checkpoint import INVALID_CHECKPOINT, load_sharded, save_sharded
@@ -70,6 +71,13 @@ class Pretrained:
     def __fspath__(self) -> str:
         """Return the folder of the run."""
         return str(self.run)
+
+    def _repr_html_(self) -> str:
+        """Return what `widefield pretrain` prints, for Jupyter."""
+        lines = [self.health.line()]
+        lines += [] if self.comparison is None else self.comparison.lines()
+        title = f"{self.run}: {self.steps} steps, {self.images_per_second:,.0f} examples/s"
+        return notebook_html(title, lines=[*lines, f"next: {self.next_command}"])
 
 
 class PretrainRun:

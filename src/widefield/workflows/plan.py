@@ -23,6 +23,7 @@ from widefield.core.types import Batch, Part
 from widefield.data import Dataset, open_dataset, steps_per_epoch
 from widefield.data.open import Data
 from widefield.encoders import Encoder
+from widefield.report.notebook import notebook_html
 from widefield.train.distributed import DistributedContext
 from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
@@ -79,6 +80,17 @@ class Plan:
             "encoder": self.recipe.encoder.name,
             "machine": machine(choose_device(self.recipe.device)),
         }
+
+    def _repr_html_(self) -> str:
+        """Return the memory of each part as a table, for Jupyter."""
+        rows = [[name, f"{p.bytes / 1e6:,.1f}", p.place] for name, p in self.parts.items()]
+        lines = (
+            f"peak: {self.host_bytes / 1e9:.2f} GB of host memory, "
+            f"{self.device_bytes / 1e9:.2f} GB {self.device_words}",
+            f"{self.epoch_seconds:,.1f} s an epoch of {self.steps_per_epoch} steps",
+        )
+        title = f"{self.examples:,} examples"
+        return notebook_html(title, ["", "MB", "where"], rows, (*lines, *self.notes))
 
 
 @input_errors

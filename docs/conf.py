@@ -1,0 +1,121 @@
+"""The documentation site: `make site` writes it to site/, with warnings as errors.
+
+The pages are README.md, docs/ and those beside them as they stand in the repository. Added here are
+the table of contents, and a page of reference for each module with public names (docs/api.txt).
+"""
+
+import inspect
+import sys
+from importlib import import_module
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "scripts")]
+
+import api  # noqa: E402
+from widefield.version import __version__  # noqa: E402
+
+project, author, version = "widefield", "the widefield authors", __version__
+copyright = f"2026, {author}"
+
+root_doc = "README"
+include_patterns = [
+    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "benchmarks/NOTEBOOK.md",
+    "docs/**.md", "docs/**.ipynb", "docs/reference/**.rst",
+]  # fmt: skip
+exclude_patterns = [".*", "build", "demo", "dist", "site", "src", "tests", "**.egg-info"]
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+]
+nb_execution_mode = "off"  # `make tutorials` executes them
+myst_heading_anchors = 4
+myst_enable_extensions = ["dollarmath"]
+suppress_warnings = ["myst.header"]  # pages begin some sections at level 3
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_preserve_defaults = True
+napoleon_google_docstring, napoleon_numpy_docstring = True, False
+napoleon_custom_sections = [("Source", "notes_style")]
+
+html_theme = "furo"
+html_title = f"widefield {version}"
+html_extra_path = ["site"]  # index.html, which leads to README.html
+html_show_sphinx = False
+templates_path: list[str] = []
+
+TUTORIALS = "photos pretrained_vit sounds audit own_loop"
+GUIDES = "first_hour data audio start explore classify audit readout tools lightning"
+REFERENCE = "methods views losses recipe recipes head objectives promises papers glossary"
+DEVELOPMENT = "architecture versions"
+
+
+def contents() -> str:
+    """Return the table of contents, which the sidebar shows."""
+    tutorials = [f"docs/tutorials/{name}" for name in TUTORIALS.split()]
+    guides = [f"docs/{name}" for name in GUIDES.split()]
+    modules = [f"docs/reference/{module}" for module in api_modules()]
+    pages = [f"docs/{name}" for name in REFERENCE.split() if name != "losses"]
+    labs = sorted(f"docs/labs/{page.stem}" for page in (ROOT / "docs" / "labs").glob("*.md"))
+    own = [f"docs/{name}" for name in DEVELOPMENT.split()]
+    own += ["CONTRIBUTING", "CHANGELOG", "SECURITY", "benchmarks/NOTEBOOK"]
+    trees = {"Tutorials": tutorials, "Guides": guides, "API": modules}
+    trees |= {"Reference": pages, "Labs": labs, "Development": own}
+    return "\n".join(
+        f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(names) + "\n```\n"
+        for caption, names in trees.items()
+    )
+
+
+def api_modules() -> list[str]:
+    """Return the modules with public names."""
+    return [module for module, _ in by_module()]
+
+
+def by_module() -> list[tuple[str, list[str]]]:
+    """Return each module with its public names."""
+    pairs = sorted(name.rpartition(".")[::2] for name in api.promised_names())
+    return [(m, [n for _, n in group]) for m, group in groupby(pairs, lambda pair: pair[0])]
+
+
+def write_reference(app: Any) -> None:
+    """Write a page for each module."""
+    folder = ROOT / "docs" / "reference"
+    folder.mkdir(exist_ok=True)
+    for module, names in by_module():
+        entries = [entry(module, name) for name in names]
+        title = f"{module}\n{'=' * len(module)}\n\n.. currentmodule:: {module}\n\n"
+        text = title + "\n".join(entry for entry in entries if entry)
+        page = folder / f"{module}.rst"
+        if not page.exists() or page.read_text() != text:  # else all pages would be built again
+            page.write_text(text)
+
+
+def entry(module: str, name: str) -> str:
+    """Return the directive that documents a name."""
+    value = getattr(import_module(module), name)
+    if inspect.ismodule(value):
+        return ""
+    if inspect.isclass(value):
+        return f".. autoclass:: {name}\n   :members:\n"
+    return f".. {'autofunction' if callable(value) else 'autodata'}:: {name}\n" + (
+        "" if callable(value) else "   :no-value:\n"
+    )
+
+
+def add_contents(app: Any, page: str, source: list[str]) -> None:
+    """Add the table of contents to the first page."""
+    if page == root_doc:
+        source[0] += contents()
+
+
+def setup(app: Any) -> None:
+    """Connect the functions above."""
+    app.connect("builder-inited", write_reference)
+    app.connect("source-read", add_contents)

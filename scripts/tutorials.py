@@ -1,0 +1,85 @@
+"""Executes the notebooks of docs/tutorials/ and keeps their outputs.
+
+    python scripts/tutorials.py [NAME ...]
+    python scripts/tutorials.py --check
+
+Each runs in an empty folder, and may take five minutes. With `--check` nothing is executed: every
+code cell has run, in order and without an error.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parents[1] / "docs" / "tutorials"
+MAX_SECONDS = 300
+
+
+def code_cells(path: Path) -> list[Any]:
+    """Return the code cells of a notebook."""
+    cells = json.loads(path.read_text())["cells"]
+    return [cell for cell in cells if cell["cell_type"] == "code"]
+
+
+def reduced(path: Path) -> list[str]:
+    """Return the code of a notebook, with the small sizes that its first code cell names."""
+    cells = code_cells(path)
+    assert cells[0]["metadata"]["tags"] == ["parameters"], f"{path.name} begins with its sizes"
+    return [cells[0]["metadata"]["reduced"], *("".join(cell["source"]) for cell in cells[1:])]
+
+
+def problems(path: Path) -> list[str]:
+    """Return what shows that a notebook was not executed from the first cell to the last."""
+    lines = []
+    for i, cell in enumerate(code_cells(path), start=1):
+        if cell["execution_count"] != i:
+            lines.append(f"{path.name}: cell {i} has the number {cell['execution_count']}")
+        if any("ename" in out or out.get("name") == "stderr" for out in cell["outputs"]):
+            lines.append(f"{path.name}: cell {i} ends with an error, or warns")
+    return lines
+
+
+def execute(path: Path) -> float:
+    """Execute a notebook, write its outputs, and return the seconds."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(path, as_version=4)
+    os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder
+        NotebookClient(
+            notebook, timeout=MAX_SECONDS, resources={"metadata": {"path": folder}}
+        ).execute()
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)  # times of day
+    notebook.metadata.language_info = {"name": "python"}
+    nbformat.write(notebook, path)
+    return time.monotonic() - begin
+
+
+def main() -> int:
+    """Execute, or check."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", help="notebooks; by default all")
+    parser.add_argument("--check", action="store_true", help="execute nothing")
+    given = parser.parse_args()
+    paths = [FOLDER / f"{name}.ipynb" for name in given.names] or sorted(FOLDER.glob("*.ipynb"))
+    if given.check:
+        lines = [line for path in paths for line in problems(path)]
+        print("".join(f"{line}: run `make tutorials`\n" for line in lines), end="")
+        return int(bool(lines))
+    for path in paths:
+        seconds = execute(path)
+        print(f"{path.name}: {seconds:.0f} s", flush=True)
+        assert seconds < MAX_SECONDS, f"{path.name} takes longer than {MAX_SECONDS} s"
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
