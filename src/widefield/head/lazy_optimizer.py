@@ -103,6 +103,9 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
     schedulers, `GradScaler` and `clip_grad_norm_` work as with any optimizer. A step without a
     gradient is a zero-gradient step of all rows. A step that a `GradScaler` skips does not count.
 
+    Raises:
+        ValueError: a setting is out of its range, or the head has an optimizer already.
+
     Example:
         >>> from widefield.head import LazyAdamW, PerExampleHead
         >>> optimizer = LazyAdamW(PerExampleHead(examples=4, dim=2), lr=1e-3)

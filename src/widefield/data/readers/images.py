@@ -163,7 +163,7 @@ def _encoded(image: Image.Image) -> memoryview:
         upright = upright.convert("RGB")
     buffer = BytesIO()
     upright.save(buffer, "PNG", compress_level=1)
-    return buffer.getbuffer()
+    return memoryview(buffer.getvalue())
 
 
 def _printable_path(path: str) -> str:
