@@ -21,6 +21,7 @@ lint: $(INSTALLED)
 	$(BIN)/python scripts/tables.py --check
 	$(BIN)/python scripts/tutorials.py --check
 	$(BIN)/mypy
+	$(MAKE) site
 
 format: $(INSTALLED)
 	$(BIN)/ruff format $(PYTHON_FILES)
@@ -59,14 +60,14 @@ site: $(DOCS_INSTALLED)
 
 # Executes the notebooks, and keeps their outputs.
 tutorials: $(DOCS_INSTALLED)
-	OMP_NUM_THREADS=2 $(BIN)/python scripts/tutorials.py
+	$(BIN)/python scripts/tutorials.py
 
 # Builds wheel and source distribution, installs the wheel into new environments and tries it there;
 # then the site and the notebooks. README's commands and the public API run outside the checkout.
 release-check: $(DOCS_INSTALLED)
 	$(BIN)/python scripts/release_check.py
 	$(MAKE) site
-	OMP_NUM_THREADS=2 $(BIN)/python scripts/tutorials.py --dry
+	$(BIN)/python scripts/tutorials.py --dry
 
 install: $(INSTALLED)
 

@@ -4,10 +4,12 @@ The pages are README.md, docs/ and those beside them as they stand in the reposi
 the table of contents, and a page of reference for each module with public names (docs/api.txt).
 """
 
+import ast
 import inspect
+import re
 import sys
 from importlib import import_module
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -98,15 +100,58 @@ def write_reference(app: Any) -> None:
 
 
 def entry(module: str, name: str) -> str:
-    """Return the directive that documents a name."""
+    """Return the directive that documents a name; modules have pages of their own."""
     value = getattr(import_module(module), name)
     if inspect.ismodule(value):
         return ""
     if inspect.isclass(value):
-        return f".. autoclass:: {name}\n   :members:\n"
-    return f".. {'autofunction' if callable(value) else 'autodata'}:: {name}\n" + (
-        "" if callable(value) else "   :no-value:\n"
+        is_again = module != "widefield" and f"widefield.{name}" in api.promised_names()
+        again = "   :no-index:\n" if is_again else ""
+        return f".. autoclass:: {name}\n   :members:\n{again}"
+    if callable(value):
+        return f".. autofunction:: {name}\n"
+    return f".. py:data:: {name}\n\n   {data_doc(module, name)}\n"
+
+
+def data_doc(module: str, name: str) -> str:
+    """Return the string below an assignment to `name`, in the module or in one of its files."""
+    for loaded in [sys.modules[n] for n in sorted(sys.modules) if n.startswith(module)]:
+        body = ast.parse(inspect.getsource(loaded)).body
+        for node, below in pairwise(body):
+            targets = (
+                [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
+            )
+            if name in [getattr(target, "id", None) for target in targets] and isinstance(
+                below, ast.Expr
+            ):
+                return " ".join(marked(ast.literal_eval(below.value)).split())
+    return ""
+
+
+def marked(text: str) -> str:
+    """Return plain text as reStructuredText: names in backticks are code, signs are themselves."""
+    parts = re.split(r"(`[^`]+`)", text)
+    return "".join(
+        f"`{part}`" if part.startswith("`") else re.sub(r"([|*]|_(?=\W|$))", r"\\\1", part)
+        for part in parts
     )
+
+
+def to_rst(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Make a docstring reStructuredText: formulas, which are indented, become literal blocks."""
+    written, base, is_code = list[str](), 0, False
+    for before, line in pairwise(["", *lines]):
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and is_code and indent <= base:
+            is_code = False
+        if not before.strip() and line.strip() and not is_code and indent > base:
+            written += ["", f"{' ' * base}::", ""]
+            is_code = True
+        if line.strip() and not is_code:
+            base = indent
+        prose = not is_code and not line.lstrip().startswith((">>>", "...", "*"))
+        written.append(marked(line) if prose else line)
+    lines[:] = written
 
 
 def add_contents(app: Any, page: str, source: list[str]) -> None:
@@ -119,3 +164,4 @@ def setup(app: Any) -> None:
     """Connect the functions above."""
     app.connect("builder-inited", write_reference)
     app.connect("source-read", add_contents)
+    app.connect("autodoc-process-docstring", to_rst, priority=400)  # napoleon comes after it

@@ -43,6 +43,7 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         >>> images = np.zeros((4, 8, 8, 3), dtype=np.uint8)
         >>> Embedder("pixels").fit_transform(images).shape
         (4, 192)
+        >>> from PIL import Image
         >>> photos = [Image.new("RGB", (40, 30)), Image.new("L", (64, 64))]
         >>> Embedder("random").fit(photos).get_feature_names_out()[:2].tolist()
         ['embedder0', 'embedder1']
