@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_origin
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "scripts")]
@@ -154,8 +154,28 @@ def to_rst(app: Any, what: str, name: str, value: Any, options: Any, lines: list
     lines[:] = written
 
 
-def add_contents(app: Any, page: str, source: list[str]) -> None:
-    """Add the table of contents to the first page."""
+def plain_types(app: Any, value: Any, bound: bool) -> None:
+    """Show `Annotated[float, Gt(0)]` as float; the limits are in the text."""
+    for function in (value, inspect.unwrap(value)):
+        hints = getattr(function, "__annotations__", {})
+        if inspect.isfunction(function):
+            plain = {k: getattr(v, "__origin__", v) for k, v in hints.items() if is_limited(v)}
+            function.__annotations__ = {**hints, **plain}
+
+
+def is_limited(hint: Any) -> bool:
+    """Return whether a type hint is an `Annotated` one."""
+    return get_origin(hint) is Annotated
+
+
+def prepare(app: Any, page: str, source: list[str]) -> None:
+    """Make links to folders plain text, and add the table of contents to the first page."""
+    folder = (ROOT / page).parent
+
+    def text(link: re.Match[str]) -> str:
+        return link[1] if (folder / link[2]).is_dir() else link[0]
+
+    source[0] = re.sub(r"\[([^\]]+)\]\(([^)#:]+)\)", text, source[0])
     if page == root_doc:
         source[0] += contents()
 
@@ -163,5 +183,6 @@ def add_contents(app: Any, page: str, source: list[str]) -> None:
 def setup(app: Any) -> None:
     """Connect the functions above."""
     app.connect("builder-inited", write_reference)
-    app.connect("source-read", add_contents)
+    app.connect("autodoc-before-process-signature", plain_types)
+    app.connect("source-read", prepare)
     app.connect("autodoc-process-docstring", to_rst, priority=400)  # napoleon comes after it
