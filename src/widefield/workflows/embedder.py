@@ -17,7 +17,7 @@ from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.workflows.pretrain import pretrain
 
-Images = NDArray[Any] | Sequence[Any]
+ImageInput = NDArray[Any] | Sequence[Any]
 """Arrays of images, or lists of paths or PIL images."""
 
 
@@ -62,7 +62,7 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.out = out
         self.settings = settings
 
-    def fit(self, images: Images, y: object = None) -> Self:
+    def fit(self, images: ImageInput, y: object = None) -> Self:
         """Open the encoder, or pretrain one on `images`; labels `y` are ignored."""
         data = _as_data(images)
         if self.encoder is not None:
@@ -87,7 +87,7 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _features(self, dataset: Dataset) -> NDArray[np.float32]:
         return self.extractor_.features(dataset.inputs, precision="32").cpu().numpy()
 
-    def transform(self, images: Images) -> NDArray[np.float32]:
+    def transform(self, images: ImageInput) -> NDArray[np.float32]:
         """Return the features float32 [n, D] of n images.
 
         Raises:
@@ -100,7 +100,7 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return self._features(dataset)
 
 
-def _as_data(images: Images) -> Data:
+def _as_data(images: ImageInput) -> Data:
     """Return images as data: a list, an array of paths as the list of them, or an array."""
     if isinstance(images, list | tuple):
         return images
