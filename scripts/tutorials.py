@@ -54,6 +54,7 @@ def execute(path: Path, *, dry: bool) -> float:
 
     notebook = nbformat.read(path, as_version=4)
     os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+    os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # tqdm asks for widgets
     begin = _child_seconds()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
