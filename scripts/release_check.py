@@ -48,7 +48,7 @@ for i, (image, name) in enumerate(zip(photos.images, names)):
     for folder in ("my-images", "labeled"):
         Path(folder, name).mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(Path(folder, name, f"{i:03d}.png"))
-    rows += [f"{name}/{i:03d}.png,{name}"] if i % 8 == 0 else []
+    rows += [f"{name}/{i:03d}.png,{name}"] if i % 2 == 0 else []
 Path("labels.csv").write_text("\\n".join(rows))
 """
 
