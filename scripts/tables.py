@@ -16,6 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # studies/
 
+import api
 import arguments
 import losses
 import pictures
@@ -77,6 +78,7 @@ FILES: dict[str, Callable[[], str]] = {
     "src/widefield/config/arguments.py": arguments.source,
     "src/widefield/losses.py": losses.source,
     "docs/studies.md": studies_page.text,
+    "docs/api.txt": api.text,
     "docs/architecture.svg": architecture.svg,
 }
 """Every file that is written whole, by its path."""

@@ -26,7 +26,7 @@ from widefield.encoders import Encoder, EncoderSettings, build_encoder
 from widefield.head import PerExampleHead, RowState
 from widefield.methods import METHODS
 from widefield.train.build import DataInfo, build, check_view_policy
-from widefield.train.distributed import single_fabric
+from widefield.train.distributed import Compute
 from widefield.train.step import TrainStep
 
 from .command import Result, command
@@ -95,14 +95,15 @@ def _fresh_encoder(name: str, loader: Loader, device: torch.device) -> Encoder:
 
 
 def _bare_step(name: str, loader: Loader, device: torch.device) -> Callable[[], None]:
-    fabric = single_fabric(device)
+    compute = Compute.alone(device)
     encoder = _fresh_encoder(name, loader, device)
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3, fused=True)
-    encoder, optimizer = fabric.setup(encoder, optimizer)
     x = next(iter(loader.epoch(0))).x
 
     def step() -> None:
-        fabric.backward(encoder(x).square().mean())
+        with compute.autocast():
+            features = encoder(*compute.cast([x]))
+        features.float().square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
 
@@ -128,7 +129,7 @@ def _method_step(
     check_view_policy(state.views, state.method, dataset, recipe.views.names)
     for head in state.heads:
         _visit_every_row(head, loader.steps_per_epoch)
-    train_step, batches = TrainStep(state, fabric=single_fabric(device)), _endless(loader)
+    train_step, batches = TrainStep(state, compute=Compute.alone(device)), _endless(loader)
 
     def step() -> None:
         train_step(next(batches))

@@ -1,6 +1,14 @@
 """Self-supervised learning that keeps the whole field of features in view."""
 
+import sys
 from typing import TYPE_CHECKING
+
+if sys.version_info < (3, 11):  # noqa: UP036  # from a checkout, where pip has not checked it
+    raise ImportError(
+        f"widefield needs Python 3.11 or later, and this is {sys.version.split()[0]}: "
+        "python3.11 -m venv .venv, then .venv/bin/pip install widefield",
+        name="widefield",
+    )
 
 from widefield.core.lazy import lazy_exports
 

@@ -355,7 +355,11 @@ def test_bad_input_gets_one_line(
         ("    init: .*", "    init: zero", "init must be embedding or random, got 'zero'"),
         ("format: 3", "format: 2", "has format 2 and this version of widefield reads format 3"),
         ("format: 3", "format: 4", "has format 4 and this version of widefield reads format 3"),
-        ("format: 3\n", "", f"use widefield {__version__}, which wrote it, or start a new"),
+        (
+            "format: 3\n",
+            "",
+            f"go back to the version that wrote it, pip install widefield=={__version__}",
+        ),
         ("recipe:", "recip:", "describes no run: data or recipe is missing"),
         ("recipe:(.|\n)*machine:", "recipe: 3\nmachine:", "has an invalid recipe"),
         ("format: 3", "format: [", "run.yaml cannot be read as YAML"),

@@ -145,6 +145,11 @@ def audit(
 
     Raises:
         ValueError: invalid input; the message names the remedy.
+
+    Example (of minutes, in docs/tutorials/audit.ipynb)::
+
+        found = audit("run", "photos", plant=["digits"])
+        print([task.line() for task in found.tasks.values()])
     """
     out = None if out is None else checked_output(out, (".html",), overwrite=overwrite)
     if cache is not None:

@@ -13,8 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from widefield.core.torch_version import check_torch
+
+check_torch(torch.__version__)
+
 Precision = Literal["32-true", "bf16-mixed"]
-"""Precision of an encoder, by the names of Lightning Fabric."""
+"""Precision of an encoder, by Lightning's names."""
 
 OnNote = Callable[[str], None]
 """Callback for a note, a line on the data or the encoder."""

@@ -1,7 +1,7 @@
 """`open_dataset`: read a source, select examples, decode them, plant features."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -44,14 +44,15 @@ from widefield.data.planted import (
     StackedDigits,
 )
 from widefield.data.readers.arrays import Array, read_memory, read_npy, read_npz, read_windows
-from widefield.data.readers.images import common_size, read_folder, resize_array
+from widefield.data.readers.images import common_size, read_folder, read_list, resize_array
 from widefield.data.readers.windows import read_parquet
 from widefield.data.select import balanced_subset, split_rows, subset_without
 from widefield.data.skipped import Skipped, check_skipped, skipped_note
 from widefield.data.spec import BUILT_IN, MEMORY, Spec, did_you_mean, parse, spec_text
 
-Data = str | Path | Array | Mapping[str, Any]
-"""Data as calls accept it: a spec or path, images as an array, or arrays by name."""
+Data = str | Path | Array | Mapping[str, Any] | Sequence[Any]
+"""Data as calls accept it: a spec or path, images as an array, arrays by name, or a list of paths
+or PIL images."""
 
 Appended = DigitChannel | BitPlanes
 """Planted channels after those of the image."""
@@ -78,7 +79,8 @@ def open_dataset(
     """Open images, windows or sounds: a data spec, a path, or arrays in memory.
 
     Args:
-        data: a spec as in `widefield.data.spec`; arrays as in `widefield.data.readers.arrays`.
+        data: a spec as in `widefield.data.spec`; arrays as in `widefield.data.readers.arrays`; a
+            list of paths or PIL images.
         max_examples: number of examples, balanced over the classes of the first task.
         image_size: side of square images, or height and width; default: see `common_size` in
             `data.readers.images`.
@@ -309,11 +311,14 @@ def _read(data: object, size: Size | None, *, labels: bool = False) -> tuple[Spe
         spec = parse(data)
     elif isinstance(data, np.ndarray | torch.Tensor | Mapping):
         return Spec(MEMORY), read_memory(data)
+    elif isinstance(data, list | tuple):
+        return Spec(MEMORY), read_list(data)
     else:
         hint = "give its arrays()" if isinstance(data, Dataset) else "stack other images into one"
         raise ValueError(
             f"cannot read data from {type(data).__name__}; expected a name or path, an array or "
-            f"tensor such as [n, H, W, C], or a mapping of arrays with key 'x': {hint}"
+            "tensor such as [n, H, W, C], a list of paths or PIL images, or a mapping of arrays "
+            f"with key 'x': {hint}"
         )
     if spec.base == "photos":
         is_square = size is not None and size[0] == size[1]

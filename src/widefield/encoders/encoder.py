@@ -99,6 +99,12 @@ class Encoder(nn.Module):
         config: configuration to rebuild the encoder, without weights.
         backbone: the network, with timm's names of the weights.
         dim: D, the width of h.
+
+    Example:
+        >>> import torch
+        >>> encoder = build_encoder("resnet-tiny", seed=0)
+        >>> encoder(torch.rand(2, 3, 32, 32)).shape, encoder.dim
+        (torch.Size([2, 128]), 128)
     """
 
     scale: Tensor

@@ -151,7 +151,14 @@ def typical(
 
 @dataclass(frozen=True, kw_only=True)
 class Suspects:
-    """Examples whose label differs from those of their neighbors, the clearest first."""
+    """Examples whose label differs from those of their neighbors, the clearest first.
+
+    Example:
+        >>> rows, named, share = np.array([4]), np.array([1]), np.array([0.9])
+        >>> suspects = Suspects(rows=rows, named=named, share=share, agreement=0.95)
+        >>> suspects.rows[suspects.share > 0.5]
+        array([4])
+    """
 
     rows: NDArray[np.int64]
     """[s]."""

@@ -17,6 +17,7 @@ from widefield.evaluation.monitor import Monitor
 from widefield.evaluation.wide import fit_on_dataset
 from widefield.methods import Projector, save_projector
 from widefield.metrics import Health
+from widefield.report.notebook import notebook_html
 from widefield.train.adversary import adversary_log
 from widefield.train.build import DataInfo, build, check_view_policy, rank_seed, warmup_epochs
 from widefield.train.checkpoint import INVALID_CHECKPOINT, load_sharded, save_sharded
@@ -71,6 +72,13 @@ class Pretrained:
         """Return the folder of the run."""
         return str(self.run)
 
+    def _repr_html_(self) -> str:
+        """Return what `widefield pretrain` prints, for Jupyter."""
+        lines = [self.health.line()]
+        lines += [] if self.comparison is None else self.comparison.lines()
+        title = f"{self.run}: {self.steps} steps, {self.images_per_second:,.0f} examples/s"
+        return notebook_html(title, lines=[*lines, f"next: {self.next_command}"])
+
 
 class PretrainRun:
     """Training of one call of `pretrain`, with its logs, checkpoints and encoders.
@@ -92,7 +100,7 @@ class PretrainRun:
         self.recipe, self.dataset, self.folder = recipe, dataset, folder
         self.growth = growth or Growth(first=len(dataset), warmup_epochs=warmup_epochs(recipe))
         self.console, self.ranks, self.logger = console, ranks, logger
-        device, shard = ranks.fabric.device, ranks.shard
+        device, shard = ranks.compute.device, ranks.shard
         info, rows = DataInfo.of(dataset, growth), folder.rows_folder
         self.state = build(
             recipe,
@@ -265,7 +273,7 @@ class PretrainRun:
         }
         with self.request, self.bar:
             try:
-                trainer = Trainer(self.state, fabric=self.ranks.fabric, loader=self.loader)
+                trainer = Trainer(self.state, compute=self.ranks.compute, loader=self.loader)
                 trainer.fit(self.recipe.epochs, **callbacks)
             except Stop:
                 self._checkpoint()

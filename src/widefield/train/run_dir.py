@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +12,7 @@ from typing import Any
 
 from widefield.config.recipe import Recipe
 from widefield.core.files import is_temp_file, make_folders, remove_empty, write_atomically
+from widefield.core.names import printable
 from widefield.core.plain_yaml import read_yaml, yaml_text
 from widefield.core.types import BlackWhite, Size
 from widefield.core.validation import is_valid
@@ -299,10 +301,11 @@ def read_settings(file: Path) -> dict[str, Any]:
     if not isinstance(settings, dict) or not {"data", "recipe"} <= settings.keys():
         raise ValueError(f"{file} describes no run: data or recipe is missing")
     if settings.get("format") != FORMAT:
+        wrote = f"widefield=={settings.get('widefield')}"
         raise ValueError(
             f"{file} has format {settings.get('format')!r} and this version of widefield reads "
-            f"format {FORMAT}: use widefield {settings.get('widefield')}, which wrote it, or start "
-            "a new run"
+            f"format {FORMAT}: start a new run, or go back to the version that wrote it, "
+            f"{shlex.join(['pip', 'install', printable(str(wrote))])}"
         )
     for name, kind in _KINDS.items():
         if not isinstance(settings.get(name, kind()), kind):

@@ -32,6 +32,7 @@ from widefield.inference.splits import own_group
 from widefield.probes.few_labels import FewLabels, fit_few_labels
 from widefield.probes.grouped import GroupIds, share_interval
 from widefield.probes.suggest import suggest as suggest_rows
+from widefield.report.notebook import notebook_html, percents
 
 _FORMATS = (".parquet", ".csv")
 _TASK = "label"
@@ -112,6 +113,20 @@ class Classification:
         path = checked_output(path, _FORMATS, overwrite=True)
         write = pyarrow.csv.write_csv if path.suffix == ".csv" else pq.write_table
         write_atomically(path, lambda temp_path: write(table, temp_path))
+
+    def _repr_html_(self) -> str:
+        """Return labels, recall and predictions of each class as a table, for Jupyter."""
+        given, predicted = Counter(self.labels.values()), Counter(self.predicted)
+        checked = self.cross_validation
+        rows = [
+            [name, str(given[name]), *([] if checked is None else percents(checked.recall[name])),
+             str(predicted[name])]
+            for name in self.classes
+        ]  # fmt: skip
+        columns = ["class", "labels", *([] if checked is None else ["recall %"]), "predicted"]
+        lines = () if checked is None else (f"accuracy {percents(checked.accuracy)[0]} %",)
+        title = f"{self.encoder}: {len(self.paths)} predictions from {len(self.labels)} labels"
+        return notebook_html(title, columns, rows, (*lines, *self.notes))
 
 
 @input_errors

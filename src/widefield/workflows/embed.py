@@ -15,6 +15,7 @@ from widefield.data.open import Data
 from widefield.inference.features import FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.metrics.graph import load_faiss
+from widefield.report.notebook import notebook_html
 
 _FORMATS = (".npz", ".parquet")
 INDEX_FILES = ("index.faiss", "rows.parquet")
@@ -50,6 +51,12 @@ class Embedding:
     def __dlpack_device__(self) -> tuple[Any, int]:
         """Return the device, which is the CPU."""
         return self.features.__dlpack_device__()
+
+    def _repr_html_(self) -> str:
+        """Return the shape and the tasks as a table, for Jupyter."""
+        n, dim = self.features.shape
+        rows = [[task, str(len(names))] for task, names in self.classes.items()]
+        return notebook_html(f"{n:,} x {dim} features", ["task", "classes"], rows, self.notes)
 
     def save(self, path: str | Path) -> None:
         """Write `.npz` (features, index, path, one array a task) or `.parquet` (a row each).

@@ -40,6 +40,7 @@ from widefield.metrics import (
 from widefield.metrics.groups import VOTERS
 from widefield.metrics.tsne import MAP_NEIGHBORS
 from widefield.report import write_page
+from widefield.report.notebook import notebook_html
 from widefield.workflows.explore_page import explore_page
 
 TABLES = ("neighbors", "duplicates", "outliers", "clusters", "suspects")
@@ -154,6 +155,18 @@ class Exploration:
             write_atomically(Path(folder, f"{name}.csv"), partial(pyarrow.csv.write_csv, table))
         for name, suffix in product(set(TABLES) - tables.keys(), _FORMATS):
             Path(folder, name + suffix).unlink(missing_ok=True)
+
+    def _repr_html_(self) -> str:
+        """Return the numbers of what was found as a table, for Jupyter."""
+        found = self.to_json()
+        names = ("clusters", "duplicate_groups", "outliers")
+        rows = [[name.replace("_", " "), str(found[name])] for name in names]
+        rows += [
+            [f"labels of {task} to check", str(info["count"])]
+            for task, info in found["suspected_labels"].items()
+        ]
+        title = f"{self.encoder} on {len(self.dataset):,} {self.dataset.kind}"
+        return notebook_html(title, ["", "number"], rows, self.notes)
 
 
 @input_errors

@@ -64,6 +64,14 @@ def export(
 
     Raises:
         ValueError: invalid input; the message names the remedy.
+
+    Example:
+        >>> import tempfile
+        >>> from widefield.encoders import build_encoder, save_encoder
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_encoder(build_encoder("resnet-tiny", seed=0), Path(folder) / "run")
+        ...     export(Path(folder) / "run", Path(folder) / "encoder.safetensors").dim
+        128
     """
     check_name("features", features, ("pooled", "wide"))
     if preprocess and Path(out).suffix != ".onnx":

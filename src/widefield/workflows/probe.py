@@ -40,6 +40,7 @@ from widefield.inference.splits import (
 )
 from widefield.probes import majority, score, score_sgd
 from widefield.probes.features import image_batch
+from widefield.report.notebook import notebook_html, percents
 from widefield.views import (
     Augmentation,
     AugmentContext,
@@ -97,6 +98,21 @@ class ProbeReport:
         """Return plain values, as `widefield probe --json` prints them."""
         tasks = {task: probe.to_json() for task, probe in self.tasks.items()}
         return {**vars(self), "notes": list(self.notes), "tasks": tasks}
+
+    def _repr_html_(self) -> str:
+        """Return the accuracies as a table, for Jupyter."""
+        rows = [
+            [
+                name,
+                *percents(task.score.accuracy, task.score.low, task.score.high, task.score.knn),
+                *percents(*(floor.accuracy for floor in task.floor.values())),
+            ]
+            for name, task in self.tasks.items()
+        ]
+        floors = [f"{name} %" for name in next(iter(self.tasks.values())).floor]
+        columns = ["task", "linear probe %", "low", "high", "kNN %", *floors]
+        title = f"{self.encoder}, {self.features} features, scored on {self.scored_on}"
+        return notebook_html(title, columns, rows, self.notes)
 
 
 @input_errors

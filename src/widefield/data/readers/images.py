@@ -5,12 +5,14 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from widefield.core.center_fit import center_fit
 from widefield.core.names import printable
@@ -21,6 +23,7 @@ from widefield.data.notes import listed_classes
 from widefield.data.readers.recordings import SUFFIXES, Recordings
 
 _LARGEST_SIDE = 224
+_PNG_MODES = {"1", "L", "LA", "P", "I;16", "RGB", "RGBA"}
 _SIZE_SAMPLE = 1_000
 _MAX_KINDS = 4
 
@@ -120,6 +123,47 @@ def read_folder(folder: Path, *, labels: bool = False) -> Examples:
         origin=tuple(files),
         notes=notes,
     )
+
+
+def read_list(images: Sequence[object]) -> Examples:
+    """Return a list of paths or of PIL images as examples, in its order, without labels.
+
+    PIL images are encoded without loss, so that they are decoded as files are.
+
+    Raises:
+        ValueError: it is empty, or has something else in it.
+
+    Example:
+        >>> read_list([Image.new("RGB", (8, 8)), "photo.jpg"]).names
+        ['image 0', 'photo.jpg']
+    """
+    if not images:
+        raise ValueError("the list of images is empty: give paths or PIL images")
+    files: list[Path | memoryview] = []
+    for i, image in enumerate(images):
+        if not isinstance(image, str | os.PathLike | Image.Image):
+            raise ValueError(
+                f"item {i} of the list is of type {type(image).__name__}: give paths or PIL "
+                "images, or stack arrays into one array [n, H, W, C]"
+            )
+        files.append(_encoded(image) if isinstance(image, Image.Image) else Path(image))
+    names = [
+        f"image {i}" if isinstance(image, Image.Image) else _printable_path(str(image))
+        for i, image in enumerate(images)
+    ]
+    paths = [file for file in files if isinstance(file, Path)]
+    origin = tuple(paths) if len(paths) == len(files) else ()
+    return Examples(names=names, files=cast(list[Path], files), origin=origin)
+
+
+def _encoded(image: Image.Image) -> memoryview:
+    """Return a PIL image as the bytes of a PNG file, upright."""
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode not in _PNG_MODES:
+        upright = upright.convert("RGB")
+    buffer = BytesIO()
+    upright.save(buffer, "PNG", compress_level=1)
+    return memoryview(buffer.getvalue())
 
 
 def _printable_path(path: str) -> str:

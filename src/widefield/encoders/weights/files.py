@@ -55,6 +55,14 @@ def load_encoder(path: str | Path) -> Encoder:
 
     Raises:
         ValueError: there is no such file, it is damaged, or another program wrote it.
+
+    Example:
+        >>> import tempfile
+        >>> from widefield.encoders import build_encoder
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_encoder(build_encoder("resnet-tiny", seed=0), Path(folder))
+        ...     load_encoder(folder).dim
+        128
     """
     file = Path(path)
     file = file / _WEIGHTS if file.is_dir() else file
