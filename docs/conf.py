@@ -24,7 +24,7 @@ copyright = f"2026, {author}"
 
 root_doc = "README"
 include_patterns = [
-    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "benchmarks/NOTEBOOK.md",
+    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md",
     "docs/**.md", "docs/**.ipynb", "docs/reference/**.rst",
 ]  # fmt: skip
 exclude_patterns = [".*", "build", "demo", "dist", "site", "src", "tests", "**.egg-info"]
@@ -54,8 +54,8 @@ templates_path: list[str] = []
 
 TUTORIALS = "photos pretrained_vit sounds audit own_loop"
 GUIDES = "first_hour data audio start explore classify audit readout tools lightning"
-REFERENCE = "methods views losses recipe recipes head objectives promises papers glossary"
-DEVELOPMENT = "architecture versions"
+REFERENCE = "methods views losses recipe recipes head promises papers glossary"
+DEVELOPMENT = "architecture versions studies notebook"
 
 
 def contents() -> str:
@@ -66,7 +66,7 @@ def contents() -> str:
     pages = [f"docs/{name}" for name in REFERENCE.split() if name != "losses"]
     labs = sorted(f"docs/labs/{page.stem}" for page in (ROOT / "docs" / "labs").glob("*.md"))
     own = [f"docs/{name}" for name in DEVELOPMENT.split()]
-    own += ["CONTRIBUTING", "CHANGELOG", "SECURITY", "benchmarks/NOTEBOOK"]
+    own += ["CONTRIBUTING", "CHANGELOG", "SECURITY"]
     trees = {"Tutorials": tutorials, "Guides": guides, "API": modules}
     trees |= {"Reference": pages, "Labs": labs, "Development": own}
     return "\n".join(
