@@ -105,7 +105,7 @@ def trained(recipe: Recipe) -> TrainState:
     dataset = open_dataset("photos+shapes", max_examples=STEPS * recipe.batch_size)
     cpu = torch.device("cpu")
     state = build(recipe, DataInfo.of(dataset), device=cpu)
-    step = TrainStep(state, compute=Compute(device, "32-true"))
+    step = TrainStep(state, compute=Compute(cpu, "32-true"))
     for batch in Loader(dataset, batch_size=recipe.batch_size, device=cpu, masks=True).epoch(0):
         step(batch)
     state.model.eval()

@@ -138,7 +138,7 @@ class TrainStep:
             views = self.draw(batch)
             with self.compute.autocast():
                 total: Tensor = self.state.model(views, batch.index)[0]
-            (-total).backward()
+            (-total).backward()  # type: ignore[no-untyped-call]
         adversary.step()
         adversary.zero_grad()
         return total.detach()
