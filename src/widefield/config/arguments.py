@@ -19,7 +19,7 @@ class RecipeArguments(TypedDict, total=False):
 
     method: "str | MethodConfig"
     views: "str | ViewSettings"
-    encoder: "str | EncoderSettings"
+    encoder: "str | EncoderSettings | Module"
     init: "str | PathLike[str] | Module | None"
     stem: Literal["auto", "cifar", "small", "native"]
     zero_init_last: bool

@@ -38,7 +38,7 @@ class Recipe(Settings):
     views: ViewSettings = field(default_factory=ViewSettings)
     """Augmentation policy: expert, viewmaker, none, ...; A+B applies A, then B."""
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
-    """A timm model, resnet-tiny, alexnet, wide-resnet-34-5, conv1d; auto is one of these."""
+    """A timm model, resnet-tiny, alexnet, wide-resnet-34-5, conv1d, or your FILE.py:FUNCTION."""
     init: str | None = None
     """Initial weights: a run, a file of weights, timm:NAME, a model folder; docs/start.md."""
     init_lr_scale: Annotated[float, Gt(0)] = 0.3

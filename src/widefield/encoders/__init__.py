@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from widefield.encoders.feature_map import FeatureMap as FeatureMap
     from widefield.encoders.layers import layer_names as layer_names
     from widefield.encoders.normalized import Normalized as Normalized
+    from widefield.encoders.own import OwnNetwork as OwnNetwork
+    from widefield.encoders.own import give_network as give_network
+    from widefield.encoders.own import is_own as is_own
     from widefield.encoders.projected import Projected as Projected
     from widefield.encoders.readout import FIT_EXAMPLES as FIT_EXAMPLES
     from widefield.encoders.readout import Readout as Readout
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     )
     from widefield.encoders.weights.model_folder import save_model_folder as save_model_folder
     from widefield.encoders.weights.module import load_module as load_module
+    from widefield.encoders.weights.module import own_encoder as own_encoder
     from widefield.encoders.weights.normalization import (
         module_normalization as module_normalization,
     )

@@ -289,7 +289,7 @@ class PretrainRun:
             health=self.monitor.last_health(),
             comparison=self.monitor.comparison,
             finished=not self.stopped_by,
-            next_command=next_command(self.folder.path, self.dataset),
+            next_command=next_command(self.folder.path, self.dataset, self.recipe.encoder.name),
         )
 
     def _log_step(self, metrics: StepMetrics) -> None:
