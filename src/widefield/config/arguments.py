@@ -41,7 +41,7 @@ class RecipeArguments(TypedDict, total=False):
     device: Literal["auto", "cpu", "cuda"]
     seed: int
     max_examples: int | None
-    image_size: int | None
+    image_size: int | str | None
     seconds: float | None
     sample_rate: int | None
     checkpoint_every: int

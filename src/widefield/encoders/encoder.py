@@ -210,7 +210,8 @@ def build_encoder(
     Its name is that of a timm model, for vision transformers with arguments (`NAME,depth=2`),
     `torchvision:NAME`, or of a network of this library: `resnet-tiny`, `alexnet` and
     `wide-resnet-34-5`, the last two in their CIFAR forms, and `conv1d` for windows and waveforms.
-    Networks of one's own have the names of `encoders/own.py`. Nothing is downloaded, and the global random state does not change.
+    Networks of one's own have the names of `encoders/own.py`. Nothing is downloaded, and the global
+    random state does not change.
 
     The small stem of a ResNet is one 3x3 convolution of stride 1 without max-pool, that of ViTs has
     patches of an eighth of the side, that of ConvNeXts patches of a 32nd. With `stem="auto"` these

@@ -112,8 +112,8 @@ def open_encoder(
     lightly, solo-learn or Lightning, `FILE@ARCHITECTURE` if the architecture cannot be guessed;
     a Hugging Face model folder as timm writes it; a function of your own that returns a network,
     `FILE.py:FUNCTION`, and a run or file of such a network, `RUN@FILE.py:FUNCTION`; `timm:NAME` or
-    `torchvision:NAME`, with pretrained weights if this machine has them already and random ones otherwise; `random`;
-    `pixels`.
+    `torchvision:NAME`, with pretrained weights if this machine has them already and random ones
+    otherwise; `random`; `pixels`.
 
     Features `projected` use `projector.safetensors`, which a run saves beside its encoder, in its
     folder and in those of its checkpoints. Features `wide` use `readout.safetensors` in its folder;
