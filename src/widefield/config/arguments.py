@@ -3,6 +3,7 @@
 Written by scripts/arguments.py from the settings themselves; importing it imports nothing of them.
 """
 
+from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Literal, TypedDict
 
@@ -21,6 +22,7 @@ class RecipeArguments(TypedDict, total=False):
     views: "str | ViewSettings"
     encoder: "str | EncoderSettings | Module"
     init: "str | PathLike[str] | Module | None"
+    teacher: "str | PathLike[str] | Sequence[str | PathLike[str]]"
     stem: Literal["auto", "cifar", "small", "native"]
     zero_init_last: bool
     init_lr_scale: float

@@ -101,6 +101,7 @@ class PretrainRun:
             encoder=copy.deepcopy(init),
             shard=shard,
             folder=rows,
+            targets=folder.targets(len(dataset)),
         )
         check_view_policy(self.state.views, self.state.method, dataset, recipe.views.names)
         self.loader = Loader(

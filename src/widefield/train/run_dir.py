@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from widefield.config.recipe import Recipe
 from widefield.core.files import is_temp_file, make_folders, remove_empty, write_atomically
 from widefield.core.plain_yaml import read_yaml, yaml_text
@@ -61,6 +64,29 @@ class RunFolder:
     def rows_folder(self) -> Path:
         """Folder of the rows of a per-example head on disk."""
         return self.path / "rows"
+
+    @property
+    def targets_file(self) -> Path:
+        """The features of teachers, a row for each example."""
+        return self.path / "teacher" / "rows.npy"
+
+    def targets(self, examples: int) -> NDArray[Any] | None:
+        """Return the features of teachers, mapped from disk; None for a run without teachers.
+
+        Raises:
+            ValueError: the file is damaged, or of another number of examples.
+        """
+        if not self.targets_file.exists():
+            return None
+        try:
+            rows = np.load(self.targets_file, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError):
+            rows = np.empty(0)
+        if rows.ndim != 2 or len(rows) != examples or rows.dtype != np.float16:
+            raise ValueError(
+                f"{self.targets_file} is damaged or of other examples: remove it, and resume"
+            )
+        return rows
 
     @property
     def init_folder(self) -> Path:
@@ -138,7 +164,8 @@ class RunFolder:
 
     def remove_incomplete(self) -> None:
         """Remove the files of a run that ended before its first step."""
-        for folder in (self.rows_folder, self.init_folder, self._temp_init):
+        teacher = self.targets_file.parent
+        for folder in (self.rows_folder, self.init_folder, self._temp_init, teacher):
             shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
         tables = (self.path / name for name in ("metrics.csv", "steps.csv"))

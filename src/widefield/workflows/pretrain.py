@@ -35,6 +35,7 @@ from widefield.train.run_dir import FORMAT, RESUME_SETTINGS, RunFolder
 from widefield.version import __version__
 from widefield.workflows.run_page import write_run_page
 from widefield.workflows.setup import Setup, with_names
+from widefield.workflows.teachers import check_teachers, write_targets
 
 
 @input_errors
@@ -103,6 +104,7 @@ def pretrain(
     else:
         setup = Setup(data, recipe, settings, download=download)
         resolved = setup.recipe
+    check_teachers(resolved)
     device = choose_device(resolved.device)
     ranks = DistributedContext(device, choose_precision(resolved.precision, device))
     console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
@@ -129,8 +131,19 @@ def pretrain(
             folder.check_empty()  # again: another process may have written a run meanwhile
         if resume:
             dataset, growth = in_order(dataset, folder, resolved, ranks)
-        torch.manual_seed(resolved.seed)
         resolved = ranks.broadcast(resolved)
+        ranks.on_rank_zero(
+            lambda: write_targets(
+                folder,
+                resolved,
+                data,
+                dataset,
+                console,
+                form={"group": group},
+                consent=not resume or "teacher" in settings,
+            )
+        )
+        torch.manual_seed(resolved.seed)
         run = None
         try:
             run = PretrainRun(resolved, dataset, folder, console, ranks, initial, logger, growth)

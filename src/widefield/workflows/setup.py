@@ -1,5 +1,6 @@
 """Resolution of the settings of a run, before and after its data are opened."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -69,4 +70,8 @@ def with_names(settings: Mapping[str, Any], *, recorded: str | None = None) -> M
     if isinstance(encoder, nn.Module) or (isinstance(encoder, str) and is_own(encoder)):
         given = give_network(encoder, recorded=recorded)
         named["encoder"] = recorded or given.name
+    if "teacher" in settings:
+        teachers = settings["teacher"]
+        listed = [teachers] if isinstance(teachers, str | os.PathLike) else list(teachers or ())
+        named["teacher"] = tuple(init_name(teacher) for teacher in listed)
     return named
