@@ -58,5 +58,9 @@ if TYPE_CHECKING:
     from widefield.encoders.weights.onnx_file import export_onnx as export_onnx
     from widefield.encoders.weights.pretrained import cached_weights as cached_weights
     from widefield.encoders.weights.pretrained import download_weights as download_weights
+    from widefield.encoders.weights.timm_entry import needs_entry as needs_entry
+    from widefield.encoders.weights.timm_entry import (
+        register_with_timm as register_with_timm,
+    )
 
 __getattr__, __dir__ = lazy_exports(__name__)
