@@ -106,6 +106,22 @@ def test_a_kill_while_the_teacher_runs_leaves_nothing_wrong(folder: Path, made: 
         assert np.array_equal(rows("run"), rows(made / "run"))
 
 
+def test_a_folder_is_free_again_after_a_kill_before_the_first_step(
+    folder: Path, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr("widefield.workflows.pretrain.PretrainRun", killed)
+        patched.setattr("widefield.train.run_dir.RunFolder.remove_incomplete", lambda _: None)
+        with pytest.raises(Killed):
+            widefield.pretrain("data.npz", out="new", teacher="one.safetensors", **RUN)
+    assert {path.name for path in Path("new").iterdir()} - {".lock"} == {".teacher.draft"}
+    widefield.pretrain("data.npz", out="new", teacher="two.safetensors", **{**RUN, "epochs": 1})
+    assert not np.array_equal(rows("new"), rows(made / "run"))
+
+
 def test_new_examples_get_rows(folder: Path) -> None:
     more = images(48)
     np.savez(folder / "data.npz", x=np.concatenate([DATA["x"], more["x"][:16]]))

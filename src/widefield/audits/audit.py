@@ -156,6 +156,8 @@ def audit(
         check_name("plant", name, tuple(GRADES))
     if pretrain_with is not None:
         check_name("method", pretrain_with, METHODS)
+        if "teacher" in METHODS[pretrain_with]().flat():
+            raise ValueError(f"{pretrain_with} needs a teacher: pretrain with another method")
     table = None if labels is None else read_labels(labels, group=group)
     extractor = open_encoder(encoder, features).at_size(image_size)
     folders = _checkpoints(extractor) if all_checkpoints else {}

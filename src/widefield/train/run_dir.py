@@ -68,7 +68,13 @@ class RunFolder:
     @property
     def targets_file(self) -> Path:
         """The features of teachers, a row for each example."""
-        return self.path / "teacher" / "rows.npy"
+        kept = self.path / "teacher"
+        return (kept if kept.exists() else self._temp_teacher) / "rows.npy"
+
+    @property
+    def _temp_teacher(self) -> Path:
+        """Temporary name of the folder of teachers, until `run.yaml` is written."""
+        return self.path / ".teacher.draft"
 
     def targets(self, examples: int) -> NDArray[Any] | None:
         """Return the features of teachers, mapped from disk; None for a run without teachers.
@@ -164,8 +170,8 @@ class RunFolder:
 
     def remove_incomplete(self) -> None:
         """Remove the files of a run that ended before its first step."""
-        teacher = self.targets_file.parent
-        for folder in (self.rows_folder, self.init_folder, self._temp_init, teacher):
+        drafts = (self._temp_init, self._temp_teacher)
+        for folder in (self.rows_folder, self.init_folder, *drafts):
             shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
         tables = (self.path / name for name in ("metrics.csv", "steps.csv"))
@@ -190,12 +196,18 @@ class RunFolder:
             save_encoder(start, self._temp_init)
         self.write_settings(settings)
         self.rename_init()
+        self.rename_teacher()
         self.manifest.write(dataset, growth)
 
     def rename_init(self) -> None:
         """Rename the temporary folder of initial weights, if it is there."""
         with suppress(FileNotFoundError):
             self._temp_init.rename(self.init_folder)
+
+    def rename_teacher(self) -> None:
+        """Rename the temporary folder of teachers, if it is there."""
+        with suppress(FileNotFoundError):
+            self._temp_teacher.rename(self.path / "teacher")
 
     def rename_manifest(self, checksum: Any) -> None:
         """Rename the pending manifest, if it has the `checksum` in the last checkpoint."""

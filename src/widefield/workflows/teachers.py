@@ -62,6 +62,8 @@ def write_targets(
     method = recipe.method
     if not isinstance(method, DistillConfig) or not method.teacher:
         return
+    if folder.settings_file.exists():
+        folder.rename_teacher()  # of a run that was killed between the two
     record = {"teacher": list(method.teacher), "examples": _digest(dataset)}
     file = folder.targets_file.with_name("rows.json")
     if folder.targets_file.exists() and _read(file) == record:
@@ -108,6 +110,10 @@ def open_teachers(names: Sequence[str], dataset: Dataset) -> list[FeatureExtract
 _WORDS = {"channels": "numbers of channels", "rate": "sampling rates", "black_white": "values"}
 
 
+_CHECKED = 64
+"""Examples whose values are compared with those that the teachers saw."""
+
+
 def _features(
     teacher: FeatureExtractor,
     recipe: Recipe,
@@ -138,8 +144,12 @@ def _save(path: Path, rows: Tensor) -> None:
 
 
 def _digest(dataset: Dataset) -> str:
-    """Return a digest of the examples and their order."""
-    return hashlib.sha256("\n".join(dataset.paths).encode("utf-8", "surrogatepass")).hexdigest()
+    """Return a digest of the paths of the examples in their order, and of some of their values."""
+    digest = hashlib.sha256("\n".join(dataset.paths).encode("utf-8", "surrogatepass"))
+    images = dataset.images if dataset.plain is None else dataset.plain
+    for row in dataset.spread_rows(_CHECKED):
+        digest.update(np.ascontiguousarray(images[row]).tobytes())
+    return digest.hexdigest()
 
 
 def _read(file: Path) -> Any:
