@@ -2,10 +2,10 @@
 
     python benchmarks/distill.py DATA_FOLDER --teacher FOLDER --json benchmarks/results/distill.json
 
-The teacher (`wide_teacher.py`) is trained with the labels of 20,000 images of CIFAR-100. Students
-are resnet-tiny, on 10,000 images of CIFAR-10 without labels: distilled from the teacher; from an
+The teacher (`wide_teacher.py`) is trained with the labels of 12,000 images of CIFAR-100. Students
+are resnet-tiny, on 6,000 images of CIFAR-10 without labels: distilled from the teacher; from an
 untrained network, the control; and by view-contrast, which takes two views a step and half the
-epochs. A linear probe is fitted on the 10,000 images and scored on 10,000 test images. One seed.
+epochs. A linear probe is fitted on the 6,000 images and scored on 6,000 test images. One seed.
 --teacher keeps the teacher; --epochs and --images make a smaller trial.
 """
 
@@ -47,8 +47,8 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--teacher", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--epochs", type=int, default=16)
-    parser.add_argument("--images", type=int, default=10_000)
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--images", type=int, default=6_000)
     args = parser.parse_args()
     teacher = f"{args.teacher}@{NETWORK}"
     seconds: dict[str, float] = {}

@@ -16,7 +16,7 @@ from widefield.methods import METHODS
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SCRIPTS, RESULTS = sorted(BENCHMARKS.glob("*.py")), BENCHMARKS / "results"
-SHARED = ("study", "dropout_histogram")
+SHARED = ("study", "dropout_histogram", "wide_teacher")
 """Imported by the scripts, and none themselves."""
 
 

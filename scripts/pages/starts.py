@@ -4,7 +4,7 @@ from pages.format import percent, read, table
 
 
 def common_starts() -> str:
-    """Return weights, license, memory and time of each start."""
+    """Return weights, license and the cost of a run of each start."""
     rows = [
         [
             f"`{name}`",

@@ -290,9 +290,10 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
     """
     weights, settings = (json.dumps(file_stem + end) for end in (".safetensors", ".json"))
     if config.timm is None:
+        network = f", network={json.dumps(config.name)}" * is_own(config.name)
         return (
             "from widefield.encoders import load_encoder\n"
-            f"model = load_encoder({weights}).eval()\n"
+            f"model = load_encoder({weights}{network}).eval()\n"
             "# It takes images in [0, 1] and normalizes them itself."
         )
     lines = [
