@@ -126,4 +126,6 @@ def _projector(values: dict[str, Any]) -> str:
 def _shown(value: object) -> str:
     if value is None:
         return "by the number of steps"
+    if value == ():
+        return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)

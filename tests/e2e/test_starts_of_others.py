@@ -13,6 +13,7 @@ import pytest
 import safetensors.torch
 import timm
 import torch
+from torch import Tensor
 
 import made_vits as made
 from commands import Command
@@ -47,31 +48,37 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", FOLDERS)
-def test_a_folder_goes_through_the_commands(command: Command, folder: Path, name: str) -> None:
-    """With its authors' features at the beginning, and those of the run at the end."""
-    text = command.text("embed", name, "data.npz", "--out", "rows.npz", "--image-size", 28)
-    assert "16 x 48 features" in text
-    labels = ("--labels", "labels.csv", "--out", "classes.csv", "--image-size", 28)
-    assert command.json("classify", name, "data.npz", *labels)["examples"] == 16
+def adapted(command: Command, name: str) -> tuple[Tensor, Tensor]:
+    """Adapt the model of a folder; return normalized images' features before and after.
+
+    Those before are its authors'.
+    """
     command.text("pretrain", "data.npz", "--init", name, "--image-size", 28, "--out", "run", *TRAIN)
     with torch.no_grad():
         start, x = load_encoder("run/init").eval(), made.images()
         expected = made.features(FOLDERS[name][0], start.normalize(x), eps=1e-6)
         torch.testing.assert_close(start(x), expected, rtol=1e-4, atol=1e-5)
-        adapted = load_encoder("run").eval()(x)
-    assert not torch.allclose(adapted, expected, atol=1e-4)
+        after = load_encoder("run").eval()(x)
+    assert not torch.allclose(after, expected, atol=1e-4)
+    return x, after
+
+
+def test_dinov2_is_adapted_explored_and_exported(command: Command, folder: Path) -> None:
+    x, after = adapted(command, "dinov2")
     assert command.json("explore", "run", "data.npz", "--out", "page.html")["examples"] == 16
     command.text("export", "run", "--out", "net.onnx")
     (found,) = onnxruntime.InferenceSession("net.onnx").run(None, {"images": x.numpy()})
-    np.testing.assert_allclose(found, adapted.numpy(), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(found, after.numpy(), rtol=1e-3, atol=1e-4)
 
 
-def test_an_adapted_folder_is_audited(command: Command, folder: Path) -> None:
-    audited = command.json(
-        *("audit", "dinov2", "data.npz", "--image-size", 28, "--out", "audit.html", "--cache", "c")
+def test_dinov3_is_embedded_classified_and_adapted(command: Command, folder: Path) -> None:
+    size = ("--image-size", 28)
+    assert "16 x 48 features" in command.text(
+        "embed", "dinov3", "data.npz", "--out", "r.npz", *size
     )
-    assert audited["encoder"] == "dinov2"
+    labels = ("--labels", "labels.csv", "--out", "classes.csv", "--features", "pooled")
+    assert command.json("classify", "dinov3", "data.npz", *labels, *size)["examples"] == 16
+    adapted(command, "dinov3")
 
 
 class Mirror(SimpleHTTPRequestHandler):
@@ -107,7 +114,10 @@ def test_weights_come_from_a_mirror(
     file = folder / "hub" / "timm" / "resnet10t.c3_in1k" / "resolve" / "main" / "model.safetensors"
     file.parent.mkdir(parents=True)
     safetensors.torch.save_file(model.state_dict(), file)
+    # What HF_ENDPOINT sets where a process begins.
+    address = f"{mirror}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", mirror)
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", address)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "cache"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     words = ("pretrain", "data.npz", "--init", "timm:resnet10t", "--image-size", 32, "--out", "run")

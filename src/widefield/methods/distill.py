@@ -28,7 +28,7 @@ def feature_cosine(z: Rows, rows: Rows) -> Tensor:
         >>> float(feature_cosine(torch.eye(2), 3 * torch.eye(2)))
         0.0
 
-    Source: AM-RADIO (Ranzinger et al. 2024), section 3.3, the loss of summary features.
+    Source: AM-RADIO (Ranzinger et al. 2024), section 3, the loss of summary features.
     """
     return 1 - F.cosine_similarity(z, rows, dim=1).mean()
 
