@@ -64,13 +64,13 @@ def decoding_notes(record: Record, n: int, size: Size) -> list[str]:
     choices, black_white = record.get("choices", {}), record.get("black_white")
     notes = []
     if choices.get("resized"):
-        note = (
+        cut = record.get("cut", 0.0)
+        notes.append(
             f"{choices['resized']} of {n} images brought to {size[0]}x{size[1]}: "
             "resized by the shorter side, cut around the center"
+            + f", which loses {cut:.0%} of their area"
+            * (cut >= _MIN_CUT)
         )
-        cut = record.get("cut", 0.0)
-        lost = f", which loses {cut:.0%} of their area: --image-size HEIGHTxWIDTH keeps more"
-        notes.append(note + lost * (cut >= _MIN_CUT))
     if choices.get("deep"):
         outcome = " and were brought to 8"
         if black_white is not None:

@@ -106,7 +106,8 @@ def build_own(name: str, channels: int, size: Size) -> nn.Module:
     """
     with torch.device("cpu"):  # also where shapes alone are asked for
         network = given_network(name).build()
-        network.head_hidden_size = _width(name, network, torch.zeros(2, channels, *size))
+        dim = _width(name, network, torch.zeros(2, channels, *size))
+    network.head_hidden_size = dim  # type: ignore[assignment]
     return network
 
 

@@ -1,6 +1,6 @@
 """Distillation: predict the features of frozen teachers, computed once for each example."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -112,7 +112,7 @@ class DistillConfig(MethodConfig):
 
     teacher: tuple[str, ...] = ()
     """Frozen encoders whose features are to be predicted, as for init; several are joined."""
-    projector: ProjectorConfig = field(default_factory=lambda: ProjectorConfig(layers=1))
+    projector: ProjectorConfig = ProjectorConfig(layers=1)
     """The projection head; with teachers its output width is theirs."""
 
     def __post_init__(self) -> None:
