@@ -16,7 +16,12 @@ from widefield.config.recipes import make_recipe
 from widefield.methods import METHODS, Method, MethodConfig, ProjectorConfig
 from widefield.train.build import DataInfo, build
 
-COMMON = ("lr", "gather_distributed", *(f"projector_{name}" for name in ProjectorConfig().flat()))
+COMMON = (
+    "lr",
+    "gather_distributed",
+    "teacher",
+    *(f"projector_{name}" for name in ProjectorConfig().flat()),
+)
 """Settings that have columns of their own, or that most methods share."""
 
 RATES = ("objectives", "budgets", "equal_time", "learning_rates")
@@ -126,6 +131,4 @@ def _projector(values: dict[str, Any]) -> str:
 def _shown(value: object) -> str:
     if value is None:
         return "by the number of steps"
-    if value == ():
-        return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)

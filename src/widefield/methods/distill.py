@@ -110,7 +110,7 @@ class DistillConfig(MethodConfig):
 
     name: ClassVar[str] = "distill"
 
-    teacher: tuple[str, ...] = ()
+    teacher: tuple[str, ...] | None = None
     """Frozen encoders whose features are to be predicted, as for init; several are joined."""
     projector: ProjectorConfig = ProjectorConfig(layers=1)
     """The projection head; with teachers its output width is theirs."""

@@ -70,8 +70,8 @@ def with_names(settings: Mapping[str, Any], *, recorded: str | None = None) -> M
     if isinstance(encoder, nn.Module) or (isinstance(encoder, str) and is_own(encoder)):
         given = give_network(encoder, recorded=recorded)
         named["encoder"] = recorded or given.name
-    if "teacher" in settings:
-        teachers = settings["teacher"]
-        listed = [teachers] if isinstance(teachers, str | os.PathLike) else list(teachers or ())
+    teachers = named.pop("teacher", None)
+    if teachers is not None:
+        listed = [teachers] if isinstance(teachers, str | os.PathLike) else teachers
         named["teacher"] = tuple(init_name(teacher) for teacher in listed)
     return named

@@ -123,7 +123,8 @@ def _features(
     form: Mapping[str, Any],
 ) -> Tensor:
     """Return the features [n, D] of the examples in the order of the run."""
-    teacher.log_notes(quiet=console.quiet)
+    for note in teacher.notes:
+        console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
     options = {"max_examples": recipe.max_examples, "seed": recipe.seed, "seconds": recipe.seconds}
     if teacher.image_size is None and dataset.kind == "images":
         teacher = replace(teacher, image_size=dataset.images.shape[1:3])
