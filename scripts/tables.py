@@ -23,6 +23,7 @@ import pictures
 from pages import (
     architecture,
     audit,
+    distill,
     explore,
     few_labels,
     methods,
@@ -59,6 +60,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "untrained": untrained.agreement,
     "untrained-encoders": untrained.by_encoder,
     "few-labels": few_labels.few_labels,
+    "distill": distill.distill,
     "explore-planted": explore.planted,
     "explore-cost": explore.cost,
     "explore-maps": explore.maps,

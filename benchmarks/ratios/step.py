@@ -11,10 +11,12 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import make_recipe
@@ -31,6 +33,9 @@ from widefield.train.step import TrainStep
 
 from .command import Result, command
 from .timing import TOLERANCE, steady_ratio, turn_by_turn
+
+TEACHER_DIM = 768
+"""Width of the features of a teacher, as of a base vision transformer."""
 
 
 def bench(
@@ -49,9 +54,9 @@ def bench(
     On a CPU they are seconds of the processor, summed over threads.
     Bare is forward, backward and AdamW on a ready tensor. The methods draw their views from
     uint8 images and use their heads, as in training, at the sizes of their default recipes; every
-    row of a per-example head has been visited, so that its missed steps have to be replayed. Views
-    that learn take their own step too. `methods` are all, with the variants that they declare,
-    unless said otherwise.
+    row of a per-example head has been visited, so that its missed steps have to be replayed.
+    Features of a teacher are read from a file. Views that learn take their own step too. `methods`
+    are all, with the variants that they declare, unless said otherwise.
 
     Returns:
         `ratios`: median of the rounds' own ratios to the bare step; `values`: median seconds.
@@ -125,7 +130,8 @@ def _method_step(
 ) -> Callable[[], None]:
     labels = {"class": torch.arange(len(dataset)) % 10}
     facts = replace(DataInfo.of(dataset), labels=labels)
-    state = build(replace(recipe, epochs=100), facts, device=device)
+    targets = _targets_on_disk(len(dataset)) if recipe.method.name == "distill" else None
+    state = build(replace(recipe, epochs=100), facts, device=device, targets=targets)
     check_view_policy(state.views, state.method, dataset, recipe.views.names)
     for head in state.heads:
         _visit_every_row(head, loader.steps_per_epoch)
@@ -135,6 +141,15 @@ def _method_step(
         train_step(next(batches))
 
     return step
+
+
+def _targets_on_disk(examples: int) -> NDArray[np.float16]:
+    """Return features of a teacher in a file, as a run maps them."""
+    file = TemporaryFile()  # noqa: SIM115, for it is mapped until the process ends
+    rows = np.memmap(file, np.float16, "w+", shape=(examples, TEACHER_DIM))
+    rows[:] = np.random.default_rng(0).standard_normal(rows.shape)
+    rows.flush()
+    return rows
 
 
 def _visit_every_row(head: PerExampleHead, steps: int) -> None:

@@ -26,6 +26,9 @@ OnNote = Callable[[str], None]
 Size = tuple[int, int]
 """Height and width of images, pixels."""
 
+ImageSize = int | str | Size
+"""Size of images as users give it: side, `HEIGHTxWIDTH`, or both numbers; pixels."""
+
 BlackWhite = tuple[float, float]
 """The values that become 0 and 255 in images of more than 8 bits."""
 
@@ -143,6 +146,30 @@ def as_size(size: int | Size) -> Size:
         return size, size
     height, width = size
     return height, width
+
+
+def parse_size(size: ImageSize) -> Size:
+    """Return (height, width) of a size that a user gives.
+
+    Raises:
+        ValueError: it is none.
+
+    Example:
+        >>> parse_size(32), parse_size("96x128")
+        ((32, 32), (96, 128))
+    """
+    numbers: Sequence[Any] = str(size).split("x") if isinstance(size, int | str) else size
+    if not 1 <= len(numbers) <= 2 or not all(str(x).isdecimal() and int(x) > 0 for x in numbers):
+        raise ValueError(
+            f"image_size is {size!r}: give a side in pixels, or HEIGHTxWIDTH, such as 96x128"
+        )
+    return int(numbers[0]), int(numbers[-1])
+
+
+def size_text(size: ImageSize) -> int | str:
+    """Return a size as settings store it: the side of a square, else `HEIGHTxWIDTH`."""
+    height, width = parse_size(size)
+    return height if height == width else f"{height}x{width}"
 
 
 @dataclass(frozen=True, slots=True)

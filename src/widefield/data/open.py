@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from widefield.core.center_fit import cut_share
 from widefield.core.names import printable
 from widefield.core.types import (
     BlackWhite,
@@ -388,7 +389,9 @@ def _copy(
         out[first : first + _CHUNK] = resize_array(pixels, size) if resized else pixels
         if progress is not None:
             progress(min(first + _CHUNK, len(selected)), len(selected))
-    return {"rows": selected.tolist(), "choices": {"resized": len(selected)} if resized else {}}
+    choices = {"resized": len(selected)} if resized else {}
+    cut = cut_share(examples.pixels.shape[1:3], size)
+    return {"rows": selected.tolist(), "choices": choices, "cut": cut}
 
 
 def _decode(
@@ -421,6 +424,7 @@ def _decode(
         "rows": selected[kept].tolist(),
         "skipped": skipped,
         "choices": dict(result.choices),
+        "cut": result.cut / max(result.choices["resized"], 1),
         "black_white": result.black_white,
         "sampled": result.sampled,
         "outside": sum(result.outside) / max(len(result.outside), 1),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import torch
 from annotated_types import Gt
+from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from widefield.core.batch import check_index, check_views
@@ -55,6 +56,8 @@ class BuildContext:
     """Folder for a method's files of the run; None without a run."""
     shard: Shard = WHOLE
     """Which examples this process trains on."""
+    targets: NDArray[Any] | None = None
+    """Features of teachers for every example [n, m]; None without teachers."""
 
 
 class Method(nn.Module, ABC):

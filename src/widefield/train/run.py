@@ -109,6 +109,7 @@ class PretrainRun:
             encoder=copy.deepcopy(init),
             shard=shard,
             folder=rows,
+            targets=folder.targets(len(dataset)),
         )
         check_view_policy(self.state.views, self.state.method, dataset, recipe.views.names)
         self.loader = Loader(
@@ -297,7 +298,7 @@ class PretrainRun:
             health=self.monitor.last_health(),
             comparison=self.monitor.comparison,
             finished=not self.stopped_by,
-            next_command=next_command(self.folder.path, self.dataset),
+            next_command=next_command(self.folder.path, self.dataset, self.recipe.encoder.name),
         )
 
     def _log_step(self, metrics: StepMetrics) -> None:

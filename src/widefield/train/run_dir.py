@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from widefield.config.recipe import Recipe
 from widefield.core.files import is_temp_file, make_folders, remove_empty, write_atomically
 from widefield.core.names import printable
@@ -63,6 +66,35 @@ class RunFolder:
     def rows_folder(self) -> Path:
         """Folder of the rows of a per-example head on disk."""
         return self.path / "rows"
+
+    @property
+    def targets_file(self) -> Path:
+        """The features of teachers, a row for each example."""
+        kept = self.path / "teacher"
+        return (kept if kept.exists() else self._temp_teacher) / "rows.npy"
+
+    @property
+    def _temp_teacher(self) -> Path:
+        """Temporary name of the folder of teachers, until `run.yaml` is written."""
+        return self.path / ".teacher.draft"
+
+    def targets(self, examples: int) -> NDArray[Any] | None:
+        """Return the features of teachers, mapped from disk; None for a run without teachers.
+
+        Raises:
+            ValueError: the file is damaged, or of another number of examples.
+        """
+        if not self.targets_file.exists():
+            return None
+        try:
+            rows = np.load(self.targets_file, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError):
+            rows = np.empty(0)
+        if rows.ndim != 2 or len(rows) != examples or rows.dtype != np.float16:
+            raise ValueError(
+                f"{self.targets_file} is damaged or of other examples: remove it, and resume"
+            )
+        return rows
 
     @property
     def init_folder(self) -> Path:
@@ -140,7 +172,8 @@ class RunFolder:
 
     def remove_incomplete(self) -> None:
         """Remove the files of a run that ended before its first step."""
-        for folder in (self.rows_folder, self.init_folder, self._temp_init):
+        drafts = (self._temp_init, self._temp_teacher)
+        for folder in (self.rows_folder, self.init_folder, *drafts):
             shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
         tables = (self.path / name for name in ("metrics.csv", "steps.csv"))
@@ -165,12 +198,18 @@ class RunFolder:
             save_encoder(start, self._temp_init)
         self.write_settings(settings)
         self.rename_init()
+        self.rename_teacher()
         self.manifest.write(dataset, growth)
 
     def rename_init(self) -> None:
         """Rename the temporary folder of initial weights, if it is there."""
         with suppress(FileNotFoundError):
             self._temp_init.rename(self.init_folder)
+
+    def rename_teacher(self) -> None:
+        """Rename the temporary folder of teachers, if it is there."""
+        with suppress(FileNotFoundError):
+            self._temp_teacher.rename(self.path / "teacher")
 
     def rename_manifest(self, checksum: Any) -> None:
         """Rename the pending manifest, if it has the `checksum` in the last checkpoint."""

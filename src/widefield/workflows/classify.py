@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from widefield.core.files import checked_output, write_atomically
 from widefield.core.input_errors import input_errors
-from widefield.core.types import OnNote
+from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
@@ -138,6 +138,7 @@ def classify(
     group: str | None = None,
     features: FeatureKind | None = None,
     dim: int | None = None,
+    image_size: ImageSize | None = None,
     suggest: int = 0,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -162,6 +163,8 @@ def classify(
             feature-map for those before pooling, or projected for those after the projector of the
             run; by default pooled or wide, by cross-validation on the labels.
         dim: width of wide features; by default 384 more than the pooled ones.
+        image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
+            default the size of the encoder, or of the data.
         suggest: number of images to suggest for labeling.
         out: a `.parquet` or `.csv` file: path, label, predicted class and probabilities.
         overwrite: replace the file if it is there.
@@ -184,7 +187,7 @@ def classify(
     if suggest < 0:
         raise ValueError(f"suggest is {suggest}; expected a number of images, or 0 for none")
     table = read_labels(labels, only=_TASK, group=group)
-    extractor = open_encoder(encoder, features or "wide", dim=dim)
+    extractor = open_encoder(encoder, features or "wide", dim=dim).at_size(image_size)
     group = own_group(extractor, data, group, labels=table)
     dataset = extractor.open(data, labels=table, unlabeled=True, group=group, quiet=quiet)
     rows, y, classes = _matched(dataset)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from widefield.core.files import checked_output, write_atomically
 from widefield.core.input_errors import input_errors
-from widefield.core.types import OnNote
+from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
@@ -179,6 +179,7 @@ def explore(
     features: FeatureKind = "pooled",
     dim: int | None = None,
     max_examples: int | None = None,
+    image_size: ImageSize | None = None,
     out: str | Path | None = None,
     tables: str | Path | None = None,
     overwrite: bool = False,
@@ -204,6 +205,8 @@ def explore(
             run.
         dim: width of wide features; by default 384 more than the pooled ones.
         max_examples: take a class-balanced first N examples.
+        image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
+            default the size of the encoder, or of the data.
         out: an `.html` file, which loads no other files.
         tables: a folder for tables of the results, Parquet and CSV.
         overwrite: replace existing files.
@@ -226,7 +229,7 @@ def explore(
         for name, suffix in product(TABLES, _FORMATS):
             checked_output(Path(tables, name + suffix), _FORMATS, overwrite=overwrite)
     table = None if labels is None else read_labels(labels, group=group)
-    extractor = open_encoder(encoder, features, dim=dim)
+    extractor = open_encoder(encoder, features, dim=dim).at_size(image_size)
     group = own_group(extractor, data, group, labels=table)
     dataset = extractor.open(
         data, labels=table, unlabeled=True, group=group, max_examples=max_examples, quiet=quiet

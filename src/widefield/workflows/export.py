@@ -44,7 +44,8 @@ def export(
     itself; it has the record in its metadata.
 
     A name without suffix is a folder, with model card, for Hugging Face: `timm.create_model` loads
-    it as `local-dir:FOLDER`, and as `hf-hub:NAME` once it is uploaded. The wide readout of a run
+    it as `local-dir:FOLDER`, and as `hf-hub:NAME` once it is uploaded; ResNets with the small stem
+    and networks that timm lacks once `register_with_timm()` was called. The wide readout of a run
     is copied into it, for `load(FOLDER, features="wide")`.
 
     Args:

@@ -20,6 +20,7 @@ from widefield.core.names import printable
 from widefield.core.types import OnNote
 from widefield.data import Dataset, absolute, open_dataset
 from widefield.data.open import Data
+from widefield.encoders import is_own
 from widefield.head import FolderLock
 from widefield.inference.features import send_notes
 from widefield.inference.initial_weights import saved_init
@@ -33,7 +34,8 @@ from widefield.train.run import Pretrained, PretrainRun
 from widefield.train.run_dir import FORMAT, RESUME_SETTINGS, RunFolder
 from widefield.version import __version__
 from widefield.workflows.run_page import write_run_page
-from widefield.workflows.setup import Setup, with_init_name
+from widefield.workflows.setup import Setup, with_names
+from widefield.workflows.teachers import check_teachers, write_targets
 
 
 @input_errors
@@ -102,6 +104,7 @@ def pretrain(
     else:
         setup = Setup(data, recipe, settings, download=download)
         resolved = setup.recipe
+    check_teachers(resolved)
     device = choose_device(resolved.device)
     ranks = DistributedContext(device, choose_precision(resolved.precision, device))
     console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
@@ -128,8 +131,19 @@ def pretrain(
             folder.check_empty()  # again: another process may have written a run meanwhile
         if resume:
             dataset, growth = in_order(dataset, folder, resolved, ranks)
-        torch.manual_seed(resolved.seed)
         resolved = ranks.broadcast(resolved)
+        ranks.on_rank_zero(
+            lambda: write_targets(
+                folder,
+                resolved,
+                data,
+                dataset,
+                console,
+                form={"group": group},
+                consent=not resume or "teacher" in settings,
+            )
+        )
+        torch.manual_seed(resolved.seed)
         run = None
         try:
             run = PretrainRun(resolved, dataset, folder, console, ranks, initial, logger, growth)
@@ -178,7 +192,9 @@ def _lock(folder: RunFolder, ranks: DistributedContext) -> Iterator[None]:
 
 def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     """Return the recipe of the run, with the settings in `settings` that a resume may change."""
-    recipe, overrides = folder.recipe(), without_auto(with_init_name(settings))
+    recipe = folder.recipe()
+    own = recipe.encoder.name if is_own(recipe.encoder.name) else None
+    overrides = without_auto(with_names(settings, recorded=_recorded(own, settings)))
     before, after = recipe.flat(), recipe.changed(overrides).flat()
     for name, value in after.items():
         # A default of the run's own method may have been resolved to another value.
@@ -189,6 +205,12 @@ def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
                 f"resume without {name}, or start a new run with another --out"
             )
     return recipe.changed({name: after[name] for name in RESUME_SETTINGS})
+
+
+def _recorded(own: str | None, settings: Mapping[str, Any]) -> str | None:
+    """Return the name under which a file that may have moved is in the run."""
+    is_file = own is not None and is_own(str(settings.get("encoder")))
+    return own if is_file and Path(str(own)).name == Path(settings["encoder"]).name else None
 
 
 def _group_to_resume(folder: RunFolder, group: str | None) -> str | None:

@@ -15,7 +15,7 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.input_errors import input_errors
 from widefield.core.modes import on_device
 from widefield.core.names import check_name
-from widefield.core.types import OnNote, Score
+from widefield.core.types import ImageSize, OnNote, Score
 from widefield.data import Dataset
 from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.open import Data
@@ -125,6 +125,7 @@ def probe(
     group: str | None = None,
     task: str | None = None,
     max_examples: int | None = None,
+    image_size: ImageSize | None = None,
     features: FeatureKind | None = None,
     dim: int | None = None,
     protocol: Protocol = "linear",
@@ -150,6 +151,8 @@ def probe(
             the run, for its data.
         task: score this task alone.
         max_examples: score on a class-balanced first N examples.
+        image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
+            default the size of the encoder, or of the data.
         features: pooled, wide for these and directions of earlier stages that pooling hides,
             feature-map for those before pooling, or projected for those after the projector of the
             run; by default pooled, and feature-map under the
@@ -179,7 +182,7 @@ def probe(
     """
     check_name("protocol", protocol, get_args(Protocol))
     features = features or ("feature-map" if protocol == "feature-dropout" else "pooled")
-    extractor = open_encoder(encoder, features, dim=dim)
+    extractor = open_encoder(encoder, features, dim=dim).at_size(image_size)
     table = None if labels is None else read_labels(labels, only=task, group=group)
     group = own_group(extractor, data, group, labels=table)
     split = table is not None or _needs_split(extractor, data, train_data)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from widefield.core.center_fit import center_fit
+from widefield.core.center_fit import center_fit, cut_share
 from widefield.core.cpus import usable_cpus
 from widefield.core.names import printable
 from widefield.core.types import BlackWhite, ProgressCallback, Size
@@ -65,6 +65,8 @@ class Decoded:
     """Some of `resized`, `first`, `alpha`, `turned`, `profile`, `no_profile`, `cmyk`, `deep`."""
     outside: float | None = None
     """Share of its values outside black and white, if the file does not define these."""
+    cut: float = 0.0
+    """Share of its area that is cut off."""
 
 
 @dataclass(slots=True)
@@ -81,6 +83,8 @@ class DecodeReport:
     """Number of images whose values gave black and white; 0 if these were given."""
     outside: list[float] = field(default_factory=list)
     """Share of the values outside them, of each such image."""
+    cut: float = 0.0
+    """Sum of the shares of their areas that are cut off."""
 
 
 def decode_all(
@@ -100,12 +104,12 @@ def decode_all(
     report = DecodeReport(black_white=black_white)
     size: Size = (out.shape[1], out.shape[2])
 
-    def decode_row(i: int) -> tuple[frozenset[str], float | None] | None:
+    def decode_row(i: int) -> tuple[frozenset[str], float | None, float] | None:
         decoded = decode(files[i], size, report.black_white)
         if decoded is None:
             return None
         out[i] = decoded.pixels
-        return decoded.choices, decoded.outside
+        return decoded.choices, decoded.outside, decoded.cut
 
     first, rows = 0, list(range(len(files)))
     while rows:
@@ -116,7 +120,8 @@ def decode_all(
             elif result is None:
                 deep.append(i)
             else:
-                choices, outside = result
+                choices, outside, cut = result
+                report.cut += cut
                 report.choices.update(choices)
                 report.outside += [] if outside is None else [outside]
         first, rows = len(files), _find_black_white(files, names, sorted(deep), report)
@@ -235,10 +240,12 @@ def decode(file: File, size: Size, black_white: BlackWhite | None = None) -> Dec
         choices.add("alpha")
     if orientations & set(range(2, 9)):
         choices.add("turned")
+    cut = 0.0
     if was_size != size:
         choices.add("resized")
+        cut = cut_share(was_size, size)
         rgb = _center_fitted(rgb, size)
-    return Decoded(np.asarray(rgb), frozenset(choices), outside)
+    return Decoded(np.asarray(rgb), frozenset(choices), outside, cut)
 
 
 def sample_values(file: File) -> ValueSample:
