@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from widefield.workflows.pretrain import pretrain as pretrain
     from widefield.workflows.probe import probe as probe
     from widefield.workflows.recover import recover as recover
+    from widefield.workflows.search import search as search
 
 # torch takes seconds to import, and `widefield --help` needs none of it.
 __getattr__, __dir__ = lazy_exports(__name__)

@@ -167,6 +167,7 @@ COMMANDS = (
     "audit",
     "explore",
     "classify",
+    "search",
     "embed",
     "export",
     "recover",

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.data.readers.recordings import Recordings
+from widefield.data.skipped import Skipped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,4 +29,6 @@ class Examples:
     """Group of each example, int64 [n]; None if they are not grouped."""
     origin: tuple[Path, ...] = ()
     """Files whose size and modification time identify this content."""
+    excluded: tuple[Skipped, ...] = ()
+    """Examples that were left out on request."""
     notes: tuple[str, ...] = ()

@@ -26,6 +26,7 @@ from widefield.data.builtin.photos import read_photos
 from widefield.data.builtin.spoken import read_spoken
 from widefield.data.cache import Record, cache_folder, cache_key, load_or_build, read_record
 from widefield.data.dataset import Dataset
+from widefield.data.decisions import excluded_names, without
 from widefield.data.decode.images import decode_all
 from widefield.data.examples import Examples
 from widefield.data.groups import grouped
@@ -71,6 +72,7 @@ def open_dataset(
     held_out: bool = False,
     labels: LabelTable | None = None,
     unlabeled: bool = False,
+    exclude: tuple[str, ...] = (),
     group: str | None = None,
     seconds: float | None = None,
     sample_rate: int | None = None,
@@ -91,6 +93,7 @@ def open_dataset(
         held_out: use held-out sources of planted features, as `:test` always does.
         labels: labels that replace those of the data; see `data.labels`.
         unlabeled: keep examples without a label, as class -1, instead of dropping them.
+        exclude: paths of examples to leave out; see `data.decisions`.
         group: which examples belong together; see `data.groups`. A task of this name is no task.
         seconds: duration of an example of sounds; default: 1.
         sample_rate: sampling rate of sounds, Hz; default: that of the files, at most 16,000.
@@ -115,8 +118,10 @@ def open_dataset(
     if black_white is not None and not is_black_white(black_white):
         raise ValueError(f"black_white is {black_white!r}; expected two numbers, black < white")
     spec, examples = _read(data, size, labels=labels is not None)
+    excluded = excluded_names(exclude, examples.names, spec.base)
     if labels is not None:
         examples = labeled(examples, labels, spec.base, unlabeled=unlabeled)
+    examples = without(examples, excluded, len(exclude))
     if group is not None:
         examples = grouped(examples, group)
     if examples.pixels is not None and examples.pixels.dtype != np.uint8:
@@ -175,13 +180,19 @@ def kind_of_source(data: Data) -> tuple[str, Kind]:
     return str(spec), "windows" if windows else "images"
 
 
-def count_of_source(data: Data, labels: LabelTable | None = None, group: str | None = None) -> int:
+def count_of_source(
+    data: Data,
+    labels: LabelTable | None = None,
+    group: str | None = None,
+    exclude: tuple[str, ...] = (),
+) -> int:
     """Return the number of examples of a source without decoding it.
 
     Args:
         data: as for `open_dataset`.
         labels: count only examples with all of these labels.
         group: which examples belong together, for the split.
+        exclude: paths of examples that do not count.
 
     Raises:
         ValueError: it cannot be read.
@@ -191,8 +202,10 @@ def count_of_source(data: Data, labels: LabelTable | None = None, group: str | N
         3
     """
     spec, examples = _read(data, None, labels=labels is not None)
+    excluded = excluded_names(exclude, examples.names, spec.base)
     if labels is not None:
         examples = labeled(examples, labels, spec.base, unlabeled=False)
+    examples = without(examples, excluded, len(exclude))
     if group is not None:
         examples = grouped(examples, group)
     return len(split_rows(examples, spec))
@@ -461,7 +474,7 @@ def _dataset(
         classes={**examples.classes, **{overlay.name: overlay.classes for overlay in planted}},
         paths=[examples.names[row] for row in record["rows"]],
         groups=None if examples.groups is None else examples.groups[rows],
-        skipped=skipped,
+        skipped=(*skipped, *examples.excluded),
         notes=tuple(notes),
         storage=storage,
         black_white=_black_white(record) if record.get("choices", {}).get("deep") else None,

@@ -294,7 +294,7 @@ def _dataset(
         classes={**examples.classes, **{overlay.name: overlay.classes for overlay in overlays}},
         paths=[examples.names[row] for row in rows.tolist()],
         groups=None if examples.groups is None else examples.groups[rows],
-        skipped=tuple(skipped),
+        skipped=(*skipped, *examples.excluded),
         notes=(*notes, *skipped_note(tuple(skipped))),
         storage=storage,
         planted=tuple(overlays),

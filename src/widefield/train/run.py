@@ -172,10 +172,9 @@ class PretrainRun:
                 f"{folder.path} are done: give more --epochs"
             )
         self._restore(saved, new)
-        examples = len(self.dataset)
         ranks.on_rank_zero(lambda: self._save_missing_encoder(growth))
         ranks.on_rank_zero(
-            lambda: folder.update_settings(self.recipe, data=source, examples=examples)
+            lambda: folder.update_settings(self.recipe, data=source, dataset=self.dataset)
         )
         ranks.on_rank_zero(folder.remove_temp_files)
         self._print(f"resuming {folder.path} after epoch {done} of {self.recipe.epochs}")

@@ -217,14 +217,20 @@ class RunFolder:
         if pending.file.exists() and pending.checksum() == checksum:
             pending.file.rename(self.manifest.file)
 
-    def update_settings(self, recipe: Recipe, *, data: str | None, examples: int) -> None:
+    def update_settings(self, recipe: Recipe, *, data: str | None, dataset: Dataset) -> None:
         """Write the settings that a resume changed into `run.yaml`.
 
         `data` is the data spec of the examples, None for arrays.
         """
         settings, now = self.settings(), recipe.to_dict()
         new_recipe = {**settings["recipe"], **{name: now[name] for name in RESUME_SETTINGS}}
-        new_settings = {**settings, "recipe": new_recipe, "examples": examples}
+        tasks = {task: list(names) for task, names in dataset.classes.items()}
+        new_settings = {
+            **settings,
+            "recipe": new_recipe,
+            "examples": len(dataset),
+            "tasks": tasks,
+        }
         if data is not None:  # the files may have moved
             new_settings["data"] = data
         if new_settings != settings:
@@ -250,6 +256,17 @@ class RunFolder:
             ValueError: `run.yaml` does not hold a recipe of this version.
         """
         return load_recipe(self._existing_settings_file())
+
+    def in_order(self, dataset: Dataset) -> Dataset:
+        """Return the same examples and classes in the order of the run, then new ones.
+
+        A new class may have a name that sorts before another.
+
+        Raises:
+            ValueError: as `Manifest.in_order`.
+        """
+        tasks = self.settings().get("tasks", {})
+        return self.manifest.in_order(dataset).with_class_order(tasks)
 
     def group(self) -> str | None:
         """Return which examples of the run belong together, as given to `pretrain`.

@@ -19,6 +19,8 @@ from widefield.core.input_errors import input_errors
 from widefield.core.names import printable
 from widefield.core.types import OnNote
 from widefield.data import Dataset, absolute, open_dataset
+from widefield.data.decisions import read_excluded
+from widefield.data.labels import Labels
 from widefield.data.open import Data
 from widefield.encoders import is_own
 from widefield.head import FolderLock
@@ -45,6 +47,7 @@ def pretrain(
     out: str | Path,
     recipe: str | Recipe = "default",
     group: str | None = None,
+    exclude: Labels | None = None,
     resume: bool = False,
     download: bool = False,
     quiet: bool = False,
@@ -69,6 +72,9 @@ def pretrain(
         group: examples that belong together, such as frames of a video: a label array, folder:1
             for the first folder of a path, or regex:PATTERN for what its first ( ) matches. Splits
             and the probes of the run divide none, and intervals count groups.
+        exclude: a `.csv` file with the columns path and decision, as the page of `explore` saves
+            it; examples with the decision exclude are left out, also when the run is resumed. In
+            Python also a table or path -> decision.
         resume: resume the run in `out` with its own settings, or with more epochs or another
             device. New examples of the data are added, with new rows of a per-example head.
         download: fetch the published weights of `init` if they are missing.
@@ -95,6 +101,7 @@ def pretrain(
     if logger is not None:
         check_logger(logger)
     check_folder_name(out, here=True)
+    excluded = read_excluded(exclude)
     folder = RunFolder(path=Path(out))
     setup = None
     if resume:
@@ -113,8 +120,11 @@ def pretrain(
     with images_bar(console, "reading images") as progress:
         if resume:
             group = _group_to_resume(folder, group)
+            excluded = (*folder.manifest.excluded(), *excluded)
         options = resolved.data_options() | (folder.form() if resume else {})
-        dataset = open_dataset(data, **options, group=group, progress=progress)
+        dataset = open_dataset(
+            data, **options, group=group, exclude=tuple(set(excluded)), progress=progress
+        )
     resolved, notes, init = (resolved, (), None) if setup is None else setup.finish(dataset)
     init_notes = () if init is None else init.notes
     gather_note = _gather_note(resolved, ranks)
