@@ -3,11 +3,11 @@
 `python -m studies.s_diet_steps METHOD BATCH` prints how much memory a step adds to its process.
 """
 
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -260,7 +260,9 @@ def on_device(method: str, case: Case, device: torch.device) -> float:
 
 
 def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Return the peak memory of this process, MiB; that of `resource` includes its parent's."""
+    (line,) = (x for x in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in x)
+    return int(line.split()[1]) / 1024
 
 
 def _in_a_process(method: str, images: int) -> float:
