@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # studies/
 import api
 import arguments
 import losses
-import pictures
+import view_pictures
 from pages import (
     architecture,
     audit,
@@ -137,9 +137,11 @@ def problems() -> list[str]:
         for path, text in current()
         if not path.exists() or path.read_text() != text
     ]
-    views = ", ".join(sorted(pictures.missing_views()))
+    views = ", ".join(sorted(view_pictures.missing_views()))
     if views:
-        lines.append(f"the pictures of docs/views.md differ in {views}: run `{pictures.COMMAND}`")
+        lines.append(
+            f"the pictures of docs/views.md differ in {views}: run `{view_pictures.COMMAND}`"
+        )
     return lines
 
 

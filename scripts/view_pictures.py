@@ -1,6 +1,6 @@
 """Draw docs/views-drawn.png and docs/views-small.png: every view policy on three photographs.
 
-    python scripts/pictures.py
+    python scripts/view_pictures.py
 
 Views that learn or attack are shown against an encoder that they were trained with for 20 steps.
 """
@@ -29,7 +29,7 @@ from widefield.views import VIEWS, AugmentContext, build_views
 
 DOCS = Path(__file__).parents[1] / "docs"
 PICTURES = (DOCS / "views-drawn.png", DOCS / "views-small.png")
-COMMAND = "python scripts/pictures.py"
+COMMAND = "python scripts/view_pictures.py"
 PHOTOGRAPHS = ("astronaut", "chelsea", "coffee")
 SIDE, STEPS, LOUDER = 96, 20, 4
 LOUD = {"viewmaker_budget": 0.1, "attack_budget": 0.1, "viewmaker_lr": 3e-3}
