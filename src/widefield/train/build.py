@@ -140,9 +140,9 @@ def build(
     )
     with seeded(recipe.seed):
         method = with_balance(recipe.method, steps=len(rates)).build(context).to(device)
-    targets = [target.encoder for target in target_networks(method)]
+    frozen = [target.encoder for target in target_networks(method)]
     frozen_modules = [
-        norm for network in (encoder, *targets) for norm in freeze_init(network, recipe)
+        norm for network in (encoder, *frozen) for norm in freeze_init(network, recipe)
     ]
     model = PretrainModel(encoder, method, frozen_modules, micro_batch=recipe.micro_batch)
     return TrainState(

@@ -81,6 +81,8 @@ def write_targets(
     text = json.dumps(record)
     write_atomically(file, lambda path: path.write_text(text, "utf-8"))
     write_atomically(folder.targets_file, lambda path: _save(path, rows))
+    if folder.settings_file.exists():
+        folder.rename_teacher()
 
 
 def open_teachers(names: Sequence[str], dataset: Dataset) -> list[FeatureExtractor]:
@@ -125,7 +127,11 @@ def _features(
     """Return the features [n, D] of the examples in the order of the run."""
     for note in teacher.notes:
         console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
-    options = {"max_examples": recipe.max_examples, "seed": recipe.seed, "seconds": recipe.seconds}
+    options: dict[str, Any] = {
+        "max_examples": recipe.max_examples,
+        "seed": recipe.seed,
+        "seconds": recipe.seconds,
+    }
     if teacher.image_size is None and dataset.kind == "images":
         teacher = replace(teacher, image_size=dataset.images.shape[1:3])
     own = teacher.open(data, quiet=console.quiet, **options, **form)
