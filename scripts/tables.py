@@ -60,6 +60,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "untrained": untrained.agreement,
     "untrained-encoders": untrained.by_encoder,
     "suggest": suggest.suggested,
+    "common-starts": distill.common_starts,
     "distill": distill.distill,
     "explore-planted": explore.planted,
     "explore-cost": explore.cost,

@@ -14,13 +14,13 @@ def notebook_html(
     """Return a heading, a table and lines of text; every word is escaped.
 
     Example:
-        >>> notebook_html("run", ["task", "%"], [["a<b", "9"]], ["done"])[:51]
-        '<p><b>run</b></p><table><tr><th>task</th><th>%</th>'
+        >>> notebook_html("run", ["task", "%"], [["a<b", "9"]], ["done"])[:67]
+        '<p><b>run</b></p><table cellpadding="6"><tr><th>task</th><th>%</th>'
     """
     parts = [Markup("<p><b>{}</b></p>").format(title)]
     if columns:
         cells = [_row("th", columns), *(_row("td", row) for row in rows)]
-        parts.append(Markup("<table>{}</table>").format(Markup("").join(cells)))
+        parts.append(Markup('<table cellpadding="6">{}</table>').format(Markup("").join(cells)))
     parts += [Markup("<p>{}</p>").format(line) for line in lines]
     return str(Markup("").join(parts))
 
