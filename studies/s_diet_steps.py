@@ -1,6 +1,7 @@
 """What a step of S-DIET is beside others: gradients of batch cross-entropy (table 2), memory (6).
 
-`python -m studies.s_diet_steps METHOD BATCH` prints how much memory a step adds to its process.
+`python -m studies.s_diet_steps METHOD BATCH` prints how much memory a step adds to its process, and
+`python -m studies.s_diet_steps METHOD CASE` how much its tensors take.
 """
 
 import subprocess
@@ -265,8 +266,9 @@ def _peak() -> float:
     return int(line.split()[1]) / 1024
 
 
-def _in_a_process(method: str, images: int) -> float:
-    words = [sys.executable, "-m", "studies.s_diet_steps", method, str(images)]
+def _in_a_process(method: str, what: str) -> float:
+    """Return a number of this file's command; the memory of its process ends with it."""
+    words = [sys.executable, "-m", "studies.s_diet_steps", method, what]
     return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
@@ -276,13 +278,13 @@ def _memory(trained: Trained) -> Measured:
     if tiny:
         small = replace(CASES["CIFAR R18"], examples=500, short=2)
         return {"CIFAR R18, MiB": account(method, small)}
-    measured = {f"{name}, MiB": account(method, case) for name, case in CASES.items()}
+    measured = {f"{name}, MiB": _in_a_process(method, name) for name in CASES}
     if trained.device.type == "cuda":
         measured |= {
             f"{name}, GPU, MiB": on_device(method, case, trained.device)
             for name, case in CASES.items()
         }
-    return measured | {"process, batch 32, MiB": round(_in_a_process(method, 32))}
+    return measured | {"process, batch 32, MiB": round(_in_a_process(method, "32"))}
 
 
 def _saving(name: str, others: tuple[str, ...] = METHODS[1:]) -> Callable[[SeedRuns], float]:
@@ -332,4 +334,6 @@ T6 = Study(
 STUDIES = [T2, T6]
 
 if __name__ == "__main__":
-    print(added_by_a_step(sys.argv[1], int(sys.argv[2])))
+    method, what = sys.argv[1:]
+    by_tensors = what in CASES
+    print(account(method, CASES[what]) if by_tensors else added_by_a_step(method, int(what)))
