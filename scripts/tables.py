@@ -22,6 +22,7 @@ import pictures
 from pages import (
     architecture,
     audit,
+    data,
     explore,
     few_labels,
     methods,
@@ -50,6 +51,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "recipes": recipes.recipes,
     "views": views.views,
     "plants": plants.plants,
+    "decoders": data.decoders,
+    "scale": data.scale,
     "diagnostics": audit.diagnostics,
     "audit-calibration": audit.calibration,
     "audit-calibration-summary": audit.calibration_summary,

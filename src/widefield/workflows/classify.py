@@ -192,7 +192,7 @@ def classify(
     )
     result = Classification(
         encoder=extractor.name,
-        paths=dataset.paths,
+        paths=list(dataset.paths),
         classes=classes,
         labels={dataset.paths[row]: classes[k] for row, k in zip(rows, y, strict=True)},
         probabilities=prediction.probabilities,

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from widefield.core.names import is_seen
 from widefield.encoders import Encoder, EncoderConfig, Readout
 from widefield.train.run_dir import RunFolder
@@ -150,8 +152,13 @@ def model_card(
         "normalization": _normalization(config),
     }
     if config.black_white is not None:
-        black, white = config.black_white
-        metadata["more than 8 bits"] = f"{black:g} becomes 0, {white:g} becomes 255"
+        ranges = np.array(config.black_white).reshape(-1, 2).tolist()
+        texts = [f"{black:g} becomes 0, {white:g} becomes 1" for black, white in ranges]
+        metadata["more than 8 bits"] = (
+            texts[0]
+            if len(texts) == 1
+            else "; ".join(f"channel {k}: {text}" for k, text in enumerate(texts))
+        )
     folder = RunFolder(path=Path(run))
     about = "An image encoder: it turns images into features."
     if folder.settings_file.exists():
@@ -183,12 +190,13 @@ def model_card(
 def _lines(encoder: Encoder) -> str:
     """Return the lines that compute the features of `widefield embed`."""
     config, dim = encoder.config, encoder.dim
-    if config.channels != 3:  # such images come from arrays
+    is_by_channel = config.black_white is not None and len(np.shape(config.black_white)) == 2
+    if config.channels != 3 or is_by_channel:  # such images come from arrays
         height, width = config.image_size
         return _OF_ARRAYS.format(channels=config.channels, height=height, width=width, dim=dim)
     if config.black_white is None:
         return _OF_FILES.format(levels=_NO_LEVELS, dim=dim)
-    black, white = config.black_white
+    black, white = np.array(config.black_white).tolist()
     lines = _OF_FILES.format(levels=_LEVELS.format(black=black, white=white), dim=dim)
     return lines + _COLOR_LEVELS.format(black=black, white=white)
 
