@@ -65,6 +65,9 @@ class Names(Sequence[str]):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __add__(self, other: Sequence[str]) -> list[str]:
+        return [*self, *other]
+
     def __repr__(self) -> str:
         return repr(list(self))
 
