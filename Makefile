@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 PYTHON_FILES := src tests benchmarks scripts studies
+DOCS_INSTALLED := .venv/.docs-installed
 
-.PHONY: demo test lint format tables new written torture hostile install
+.PHONY: demo test lint format tables new written torture hostile install site tutorials release-check
 
 demo: demo/report.html
 
@@ -18,7 +19,9 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check $(PYTHON_FILES)
 	$(BIN)/ruff check $(PYTHON_FILES)
 	$(BIN)/python scripts/tables.py --check
+	$(BIN)/python scripts/tutorials.py --check
 	$(BIN)/mypy
+	$(MAKE) site
 
 format: $(INSTALLED)
 	$(BIN)/ruff format $(PYTHON_FILES)
@@ -51,9 +54,28 @@ N ?= 1000
 hostile: $(INSTALLED)
 	$(BIN)/python -W ignore tests/calls.py --cases $(N) $(call save,hostile)
 
+# The documentation, in site/index.html; a warning is an error.
+site: $(DOCS_INSTALLED)
+	$(BIN)/sphinx-build -q -W --keep-going -c docs . site -d build/doctrees
+
+# Executes the notebooks, and keeps their outputs.
+tutorials: $(DOCS_INSTALLED)
+	$(BIN)/python scripts/tutorials.py
+
+# Builds wheel and source distribution, installs the wheel into new environments and tries it there;
+# then the site and the notebooks. README's commands and the public API run outside the checkout.
+release-check: $(DOCS_INSTALLED)
+	$(BIN)/python scripts/release_check.py
+	$(MAKE) site
+	$(BIN)/python scripts/tutorials.py --dry
+
 install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,faiss,onnx]'
+	touch $@
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]' build
 	touch $@

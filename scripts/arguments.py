@@ -26,6 +26,7 @@ HEADER = '''"""Every setting of a run, its method, its views and its encoder, by
 Written by scripts/arguments.py from the settings themselves; importing it imports nothing of them.
 """
 
+from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Literal, TypedDict
 
@@ -42,8 +43,9 @@ class RecipeArguments(TypedDict, total=False):
 
     method: "str | MethodConfig"
     views: "str | ViewSettings"
-    encoder: "str | EncoderSettings"
+    encoder: "str | EncoderSettings | Module"
     init: "str | PathLike[str] | Module | None"
+    teacher: "str | PathLike[str] | Sequence[str | PathLike[str]]"
 '''
 
 
@@ -57,7 +59,7 @@ def flat_hints() -> dict[str, list[Any]]:
     parts += [policy.settings() for policy in VIEWS.values()]
     for part in parts:
         for setting in describe(part).values():
-            if setting.hint not in hints.setdefault(setting.name, []):
+            if setting.name != "teacher" and setting.hint not in hints.setdefault(setting.name, []):
                 hints[setting.name].append(setting.hint)
     return hints
 

@@ -16,15 +16,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # studies/
 
+import api
 import arguments
 import losses
-import pictures
+import view_pictures
 from pages import (
     architecture,
     audit,
     data,
+    distill,
     explore,
-    few_labels,
     methods,
     papers,
     plants,
@@ -33,6 +34,7 @@ from pages import (
     recipes,
     rows,
     steps,
+    suggest,
     untrained,
     verdicts,
     views,
@@ -60,11 +62,13 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "verdicts": verdicts.verdicts,
     "untrained": untrained.agreement,
     "untrained-encoders": untrained.by_encoder,
-    "few-labels": few_labels.few_labels,
+    "suggest": suggest.suggested,
+    "distill": distill.distill,
     "explore-planted": explore.planted,
     "explore-cost": explore.cost,
     "explore-maps": explore.maps,
     "explore-clusters": explore.clusters,
+    "explore-granularity": explore.granularity,
     "head": rows.head,
     "stores": rows.stores,
     "plans": rows.plans,
@@ -80,6 +84,7 @@ FILES: dict[str, Callable[[], str]] = {
     "src/widefield/config/arguments.py": arguments.source,
     "src/widefield/losses.py": losses.source,
     "docs/studies.md": studies_page.text,
+    "docs/api.txt": api.text,
     "docs/architecture.svg": architecture.svg,
 }
 """Every file that is written whole, by its path."""
@@ -135,9 +140,11 @@ def problems() -> list[str]:
         for path, text in current()
         if not path.exists() or path.read_text() != text
     ]
-    views = ", ".join(sorted(pictures.missing_views()))
+    views = ", ".join(sorted(view_pictures.missing_views()))
     if views:
-        lines.append(f"the pictures of docs/views.md differ in {views}: run `{pictures.COMMAND}`")
+        lines.append(
+            f"the pictures of docs/views.md differ in {views}: run `{view_pictures.COMMAND}`"
+        )
     return lines
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pictures import COMMAND, image_views
+from view_pictures import COMMAND, image_views
 from widefield.data.planted import PLANTS
 from widefield.methods import METHODS
 from widefield.metrics import DIAGNOSTICS

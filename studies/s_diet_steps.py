@@ -3,18 +3,17 @@
 `python -m studies.s_diet_steps METHOD BATCH` prints how much memory a step adds to its process.
 """
 
-import resource
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import product
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from studies.study import TINY, TOGETHER, Arm, Finding, Measured, Scale, SeedRuns, Study
+from studies.study import TINY, Arm, Finding, Measured, Scale, SeedRuns, Study
 from studies.trained import Trained
 from widefield.config.recipes import make_recipe
 from widefield.core.types import InputSpec
@@ -261,7 +260,9 @@ def on_device(method: str, case: Case, device: torch.device) -> float:
 
 
 def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Return the peak memory of this process, MiB; that of `resource` includes its parent's."""
+    (line,) = (x for x in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in x)
+    return int(line.split()[1]) / 1024
 
 
 def _in_a_process(method: str, images: int) -> float:
@@ -269,35 +270,27 @@ def _in_a_process(method: str, images: int) -> float:
     return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
-def _memory(trained: Mapping[str, Trained]) -> Measured:
-    tiny = trained["untrained"].scale.images is not None
-    cases = {"CIFAR R18": CASES["CIFAR R18"]} if tiny else CASES
-    by_tensors = {
-        f"{method}, {name}, MiB": account(method, replace(case, short=2) if tiny else case)
-        for (name, case), method in product(cases.items(), METHODS)
-    }
+def _memory(trained: Trained) -> Measured:
+    """Memory of the method of an arm on every network, by its tensors and by its process."""
+    method, tiny = trained.arm.about["method"], trained.scale.images is not None
     if tiny:
-        return by_tensors
-    device = trained["untrained"].device
-    if device.type == "cuda":
-        by_tensors |= {
-            f"{method}, {name}, GPU, MiB": on_device(method, case, device)
-            for (name, case), method in product(cases.items(), METHODS)
+        small = replace(CASES["CIFAR R18"], examples=500, short=2)
+        return {"CIFAR R18, MiB": account(method, small)}
+    measured = {f"{name}, MiB": account(method, case) for name, case in CASES.items()}
+    if trained.device.type == "cuda":
+        measured |= {
+            f"{name}, GPU, MiB": on_device(method, case, trained.device)
+            for name, case in CASES.items()
         }
-    return by_tensors | {
-        f"{method}, process, batch 32, MiB": round(_in_a_process(method, 32)) for method in METHODS
-    }
+    return measured | {"process, batch 32, MiB": round(_in_a_process(method, 32))}
 
 
 def _saving(name: str, others: tuple[str, ...] = METHODS[1:]) -> Callable[[SeedRuns], float]:
     """Return the value of a finding: how much less S-DIET takes than the least other, percent."""
 
     def value(runs: SeedRuns) -> float:
-        taken = runs[TOGETHER]
-        if f"s-diet, {name}, MiB" not in taken:
-            return 0.0
-        least = min(taken[f"{other}, {name}, MiB"] for other in others)
-        return 100 * (1 - float(taken[f"s-diet, {name}, MiB"]) / float(least))
+        taken = {method: run.get(f"{name}, MiB", 1.0) for method, run in runs.items()}
+        return float(100 * (1 - taken["s-diet"] / min(taken[other] for other in others)))
 
     return value
 
@@ -313,8 +306,10 @@ T6 = Study(
         "cpu": Scale(images=None, epochs=1, seeds=(0, 1), minutes=10),
         "gpu": Scale(images=None, epochs=1, seeds=(0, 1), minutes=5),
     },
-    arms={"untrained": Arm(data="cifar10", settings=None)},
-    together=_memory,
+    arms={
+        method: Arm(data="cifar10", settings=None, about={"method": method}) for method in METHODS
+    },
+    measure=_memory,
     findings=(
         *(
             Finding(

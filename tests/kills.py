@@ -44,7 +44,7 @@ TRAIN = f"pretrain data.npz --out new --epochs 2 {TINY}"
 ADAPT = calls.COMMANDS["start"]
 GROW = "pretrain more.npz --out young --resume --epochs 2"
 MODEL = tuple(f"m/{name}" for name in MODEL_FILES)
-TABLES = ("clusters", "duplicates", "neighbors", "outliers", "suspects")
+TABLES = ("clusters", "duplicates", "neighbors", "outliers", "quality", "suspects")
 PAGE = ("x.html", *(f"tab/{name}.{end}" for name in TABLES for end in ("csv", "parquet")))
 
 
@@ -61,7 +61,7 @@ COMMANDS: dict[str, Killed] = {
     "export": Killed("export run --out x.safetensors", ("x.safetensors", "x.json")),
     "export a folder": Killed("export plain --out m", MODEL),
     "explore": Killed(calls.COMMANDS["explore"], PAGE),
-    "classify": Killed(calls.COMMANDS["classify"], ("p.csv",)),
+    "classify": Killed(calls.COMMANDS["classify"], ("p.csv", "p.html")),
     "audit": Killed("audit run data.npz --out page.html", ("page.html",)),
     "lab": Killed("lab multistep --scale tiny --seed 0 --out f.svg", ("f.svg",)),
     "probe": Killed(

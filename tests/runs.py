@@ -35,7 +35,8 @@ SMALL: dict[str, Any] = {**SHORT, "projector_width": 32, "projector_dim": 16}
 def small(method: str) -> dict[str, Any]:
     """Settings of a small run of any method."""
     settings = SMALL if "projector_width" in METHODS[method]().flat() else SHORT
-    return {**settings, "method": method}
+    teacher = {"teacher": "pixels"} if method == "distill" else {}
+    return {**settings, **teacher, "method": method}
 
 
 def images(count: int = EXAMPLES) -> dict[str, np.ndarray]:

@@ -3,12 +3,14 @@
 from typing import Any
 
 import torch
-from lightning.fabric import Fabric
+from torch import distributed
 
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import make_recipe
+from widefield.core.hardware import choose_precision
 from widefield.core.types import WHOLE, Batch, Shard
 from widefield.train.build import DataInfo, build
+from widefield.train.distributed import Compute
 from widefield.train.step import TrainStep
 
 EXAMPLES, STEPS = 12, 24
@@ -39,17 +41,12 @@ def train_step(method: str, views: str, *, shard: Shard = WHOLE, **settings: Any
     """A run's step on the CPU, on images of 16 pixels a side, at a constant learning rate."""
     sizes = {"batch_size": EXAMPLES, "epochs": STEPS, "schedule": "constant", "warmup_epochs": 0}
     recipe = small_recipe(method, views, **sizes, **settings)
-    state = build(recipe, small_facts(), device=torch.device("cpu"), shard=shard)
-    precision = "bf16-mixed" if recipe.precision == "bf16" else "32-true"
-    fabric = Fabric(
-        accelerator="cpu",
-        devices=shard.world,
-        strategy="ddp" if shard.world > 1 else "auto",
-        precision=precision,  # type: ignore[arg-type]
-    )
-    if shard.world > 1:
-        fabric.launch()
-    return TrainStep(state, fabric=fabric)
+    device = torch.device("cpu")
+    state = build(recipe, small_facts(), device=device, shard=shard)
+    assert shard.world == 1 or distributed.is_initialized()
+    wanted = "bf16" if recipe.precision == "bf16" else "32"
+    compute = Compute(device, choose_precision(wanted, device), shard.world)
+    return TrainStep(state, compute=compute)
 
 
 def batch(first: int = 0, count: int = 6, skip: int = 1) -> Batch:

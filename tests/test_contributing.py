@@ -150,7 +150,7 @@ def test_a_name_that_cannot_be_used_is_refused_in_one_line(
     ("name", "commands"),
     [
         ("mmcr", ["tests/golden/test_curves.py mmcr", f"{written.BENCH} mmcr", written.TABLES]),
-        ("cutout", ["scripts/pictures.py", written.TABLES]),
+        ("cutout", ["scripts/view_pictures.py", written.TABLES]),
         ("time-mask", [written.TABLES]),  # of windows, which are on no picture
         ("lidar", [written.TABLES]),
         ("stacked-digits", [written.TABLES]),

@@ -11,10 +11,12 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import make_recipe
@@ -26,11 +28,14 @@ from widefield.encoders import Encoder, EncoderSettings, build_encoder
 from widefield.head import PerExampleHead, RowState
 from widefield.methods import METHODS
 from widefield.train.build import DataInfo, build, check_view_policy
-from widefield.train.distributed import single_fabric
+from widefield.train.distributed import Compute
 from widefield.train.step import TrainStep
 
 from .command import Result, command
 from .timing import TOLERANCE, steady_ratio, turn_by_turn
+
+TEACHER_DIM = 768
+"""Width of the features of a teacher, as of a base vision transformer."""
 
 
 def bench(
@@ -49,9 +54,9 @@ def bench(
     On a CPU they are seconds of the processor, summed over threads.
     Bare is forward, backward and AdamW on a ready tensor. The methods draw their views from
     uint8 images and use their heads, as in training, at the sizes of their default recipes; every
-    row of a per-example head has been visited, so that its missed steps have to be replayed. Views
-    that learn take their own step too. `methods` are all, with the variants that they declare,
-    unless said otherwise.
+    row of a per-example head has been visited, so that its missed steps have to be replayed.
+    Features of a teacher are read from a file. Views that learn take their own step too. `methods`
+    are all, with the variants that they declare, unless said otherwise.
 
     Returns:
         `ratios`: median of the rounds' own ratios to the bare step; `values`: median seconds.
@@ -95,14 +100,15 @@ def _fresh_encoder(name: str, loader: Loader, device: torch.device) -> Encoder:
 
 
 def _bare_step(name: str, loader: Loader, device: torch.device) -> Callable[[], None]:
-    fabric = single_fabric(device)
+    compute = Compute.alone(device)
     encoder = _fresh_encoder(name, loader, device)
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3, fused=True)
-    encoder, optimizer = fabric.setup(encoder, optimizer)
     x = next(iter(loader.epoch(0))).x
 
     def step() -> None:
-        fabric.backward(encoder(x).square().mean())
+        with compute.autocast():
+            features = encoder(*compute.cast([x]))
+        features.float().square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
 
@@ -124,16 +130,26 @@ def _method_step(
 ) -> Callable[[], None]:
     labels = {"class": torch.arange(len(dataset)) % 10}
     facts = replace(DataInfo.of(dataset), labels=labels)
-    state = build(replace(recipe, epochs=100), facts, device=device)
+    targets = _targets_on_disk(len(dataset)) if recipe.method.name == "distill" else None
+    state = build(replace(recipe, epochs=100), facts, device=device, targets=targets)
     check_view_policy(state.views, state.method, dataset, recipe.views.names)
     for head in state.heads:
         _visit_every_row(head, loader.steps_per_epoch)
-    train_step, batches = TrainStep(state, fabric=single_fabric(device)), _endless(loader)
+    train_step, batches = TrainStep(state, compute=Compute.alone(device)), _endless(loader)
 
     def step() -> None:
         train_step(next(batches))
 
     return step
+
+
+def _targets_on_disk(examples: int) -> NDArray[np.float16]:
+    """Return features of a teacher in a file, as a run maps them."""
+    file = TemporaryFile()  # noqa: SIM115, for it is mapped until the process ends
+    rows = np.memmap(file, np.float16, "w+", shape=(examples, TEACHER_DIM))
+    rows[:] = np.random.default_rng(0).standard_normal(rows.shape)
+    rows.flush()
+    return rows
 
 
 def _visit_every_row(head: PerExampleHead, steps: int) -> None:

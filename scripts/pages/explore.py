@@ -69,3 +69,24 @@ def clusters() -> str:
     ]
     head = ["clusters", "processor seconds", "count", "images in none, %", "AMI with classes"]
     return table(head, rows)
+
+
+def granularity() -> str:
+    """Return the agreement with the classes of each way to find clusters, on several data sets."""
+    sets = {
+        k: row for k, row in read("clusters").items() if isinstance(row, dict) and "found" in row
+    }
+    methods = dict.fromkeys(method for row in sets.values() for method in row["found"])
+    head = [f"{name} ({row['classes']} classes)" for name, row in sets.items()]
+    rows = [
+        [method, *(_cell(row["found"].get(method)) for row in sets.values())] for method in methods
+    ]
+    return table(["clusters", *head], rows)
+
+
+def _cell(found: dict[str, float] | None) -> str:
+    """Return agreement, number and share in none."""
+    if found is None:
+        return ""
+    counts = f"{whole(found['clusters'])}, {percent(found['in_none'])} % in none"
+    return f"{found['ami']:.2f}, {found['ari']:.2f} ({counts})"

@@ -18,7 +18,12 @@ from widefield.config.recipes import make_recipe
 from widefield.methods import METHODS, Method, MethodConfig, ProjectorConfig
 from widefield.train.build import DataInfo, build
 
-COMMON = ("lr", "gather_distributed", *(f"projector_{name}" for name in ProjectorConfig().flat()))
+COMMON = (
+    "lr",
+    "gather_distributed",
+    "teacher",
+    *(f"projector_{name}" for name in ProjectorConfig().flat()),
+)
 """Settings that have columns of their own, or that most methods share."""
 
 

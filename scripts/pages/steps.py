@@ -1,4 +1,4 @@
-"""Costs of a step, and other ratios of `benchmarks/ratios`: NOTEBOOK.md and pages of docs."""
+"""Costs of a step, and other ratios of `benchmarks/ratios`: docs/notebook.md and other pages."""
 
 import statistics
 

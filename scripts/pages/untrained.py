@@ -1,4 +1,4 @@
-"""Accuracy of the verdict against the untrained encoder: benchmarks/NOTEBOOK.md."""
+"""Accuracy of the verdict against the untrained encoder: docs/notebook.md."""
 
 from typing import Any
 

@@ -1,6 +1,14 @@
 """Self-supervised learning that keeps the whole field of features in view."""
 
+import sys
 from typing import TYPE_CHECKING
+
+if sys.version_info < (3, 11):  # noqa: UP036  # from a checkout, where pip has not checked it
+    raise ImportError(
+        f"widefield needs Python 3.11 or later, and this is {sys.version.split()[0]}: "
+        "python3.11 -m venv .venv, then .venv/bin/pip install widefield",
+        name="widefield",
+    )
 
 from widefield.core.lazy import lazy_exports
 
@@ -13,6 +21,7 @@ if TYPE_CHECKING:
     from widefield.audits.result import Audit as Audit
     from widefield.config.recipe import Recipe as Recipe
     from widefield.config.recipes import make_recipe as make_recipe
+    from widefield.encoders.weights.timm_entry import register_with_timm as register_with_timm
     from widefield.head import PerExampleHead as PerExampleHead
     from widefield.inference.open_encoder import load as load
     from widefield.version import __version__ as __version__
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
     from widefield.workflows.pretrain import pretrain as pretrain
     from widefield.workflows.probe import probe as probe
     from widefield.workflows.recover import recover as recover
+    from widefield.workflows.search import search as search
 
 # torch takes seconds to import, and `widefield --help` needs none of it.
 __getattr__, __dir__ = lazy_exports(__name__)

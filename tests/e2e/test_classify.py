@@ -85,6 +85,41 @@ def test_recall_and_balanced_accuracy_are_those_of_the_confusion(command: Comman
 
 
 @pytest.mark.usefixtures("pictures")
+def test_floors_and_calibration_stand_beside_the_accuracy(command: Command) -> None:
+    """The colors are in the pixels: random features are no better, and text and page say so."""
+    write_labels(five_each())
+    words = ["classify", "random", "pictures", "--labels", "labels.csv", "--out"]
+    said = command.text(*words, "a.csv", "--suggest", "3")
+    assert "raw pixels (100.0 %)" in said
+    assert "which is within chance" in said
+    assert "points above the most frequent class (33.3 %)" in said
+    checked = command.json(*words, "b.csv")["cross_validation"]
+    assert checked["floors"].keys() == {"raw pixels", "the most frequent class"}
+    assert 0 < checked["calibration_error"] < 0.5
+    assert 0.5 < checked["confidence"] <= 1
+    page = Path("a.html").read_text()
+    for text in ("raw pixels", "To label next", "Predictions by class", "calibration error"):
+        assert text in page
+    assert "a.html" in said
+    assert "a.html is already there" in command.refused(*words, "a.parquet")
+
+
+@pytest.mark.usefixtures("pictures")
+def test_a_wrong_label_is_on_the_page_to_be_checked(command: Command) -> None:
+    labels = five_each()
+    command.text(*_written(labels, "right.csv"))
+    assert "Labels to check" not in Path("right.html").read_text()
+    labels[0] = (labels[0][0], "blue")
+    command.text(*_written(labels, "wrong.csv"))
+    assert "Labels to check" in Path("wrong.html").read_text()
+
+
+def _written(labels: list[tuple[str, str]], out: str) -> list[str]:
+    write_labels(labels)
+    return classify("--out", out)
+
+
+@pytest.mark.usefixtures("pictures")
 def test_one_label_of_a_class_is_enough_to_predict(command: Command) -> None:
     write_labels(five_each()[:3])
     assert "fewer than two classes have two labels" in command.text(
@@ -122,7 +157,8 @@ def test_empty_labels_are_none_and_paths_may_lead_to_the_file(
     led = [(str(pictures / "pictures" / path), label) for path, label in five_each()[:7]]
     led += [(f"pictures/{path}", label) for path, label in five_each()[7:]]
     write_labels([*led, ("15.png", ""), ("nowhere.png", "")])
-    assert command.json(*classify("--out", "led.csv")) == {**plain, "out": "led.csv"}
+    out = {"out": "led.csv", "page": "led.html"}
+    assert command.json(*classify("--out", "led.csv")) == {**plain, **out}
     assert Path("plain.csv").read_text() == Path("led.csv").read_text()
 
 

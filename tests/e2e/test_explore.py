@@ -42,7 +42,9 @@ def test_page_and_tables_have_what_is_there(command: Command) -> None:
     tables = {
         path.stem: pq.read_table(path).to_pylist() for path in Path("found").glob("*.parquet")
     }
-    assert tables.keys() == {"neighbors", "duplicates", "outliers", "clusters", "suspects"}
+    assert tables.keys() == {
+        *("neighbors", "duplicates", "outliers", "clusters", "quality", "suspects")
+    }
     assert [row["path"] for row in tables["duplicates"]] == ["red/03.png", "red/copy of 03.png"]
     (suspect,) = tables["suspects"]
     assert (suspect["path"], suspect["label"]) == ("blue/30.png", "blue")

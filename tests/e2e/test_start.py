@@ -436,7 +436,7 @@ def test_folders_of_other_libraries_are_said(command: Command, in_tmp: Path) -> 
         assert message in refused(command, "--init", folder)
 
 
-def test_a_module_of_no_known_architecture_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"module Linear fits no encoder: .*in your own loop"):
-        adapted(tmp_path / "run", nn.Linear(3, 3))
+def test_a_module_that_is_no_encoder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"Linear returns a tensor .*: return features \[B, D\]"):
+        adapted(tmp_path / "run", nn.Linear(32, 3))
     assert not (tmp_path / "run").exists()

@@ -126,8 +126,10 @@ def test_an_onnx_file_gives_the_wide_features(run: Path, in_tmp: Path, command: 
     found = onnx(out, floats(x).numpy())
     assert exported["dim"] == found.shape[1] == expected.shape[1]
     np.testing.assert_allclose(found, expected, atol=1e-4)
-    said = command.text("export", run, "--features", "wide", "--out", out, "--overwrite")
+    wide = ("--features", "wide", "--preprocess")
+    said = command.text("export", run, *wide, "--out", out, "--overwrite")
     assert f"resnet-tiny, {exported['dim']} features" in said
+    np.testing.assert_allclose(onnx(out, x), found, atol=1e-4)
     command.text("export", run, "--out", in_tmp / "pooled.onnx")
     assert onnx(in_tmp / "pooled.onnx", floats(x).numpy()).shape[1] == 128
 

@@ -78,6 +78,7 @@ def test_a_finished_run_whose_terminal_takes_ascii_alone(
         {"WORLD_SIZE": "0"},
         {"RANK": "3"},
         {"LOCAL_WORLD_SIZE": "0"},
+        {"LOCAL_RANK": "1"},
         {"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "2"},
     ],
     ids=str,

@@ -35,7 +35,7 @@ def test_importing_the_package_imports_no_torch() -> None:
 
 
 def test_reading_commands_do_not_wait_for_what_they_do_not_use() -> None:
-    """Lightning alone, with what it imports, takes a quarter of the time of all imports."""
+    """Pictures, maps and loggers are imported where they are used."""
     used = "widefield.embed, widefield.probe, widefield.classify, widefield.pretrain"
     heavy = {"lightning", "matplotlib", "openTSNE", "torchmetrics"}
     code = f"import sys, widefield; {used}; assert not {heavy} & sys.modules.keys(), sys.modules"

@@ -46,7 +46,7 @@ from widefield.core.files import check_writable, checked_output
 from widefield.core.hardware import choose_device, machine
 from widefield.core.input_errors import input_errors
 from widefield.core.names import check_name
-from widefield.core.types import Kind, OnNote
+from widefield.core.types import ImageSize, Kind, OnNote
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
@@ -95,6 +95,7 @@ def audit(
     all_checkpoints: bool = False,
     pretrain_with: str | None = None,
     max_examples: int | None = None,
+    image_size: ImageSize | None = None,
     cache: str | Path | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -136,6 +137,8 @@ def audit(
         pretrain_with: also pretrain by this method, without and with each plant, which takes
             minutes.
         max_examples: fit on a class-balanced first N examples, and score on a quarter as many.
+        image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
+            default the size of the encoder, or of the data.
         cache: folder that keeps floors and ceilings; by default `~/.cache/widefield/audits`.
         out: an `.html` file for the report.
         overwrite: replace the report if it is there.
@@ -145,6 +148,11 @@ def audit(
 
     Raises:
         ValueError: invalid input; the message names the remedy.
+
+    Example (of minutes, in docs/tutorials/audit.ipynb)::
+
+        found = audit("run", "photos", plant=["digits"])
+        print([task.line() for task in found.tasks.values()])
     """
     out = None if out is None else checked_output(out, (".html",), overwrite=overwrite)
     if cache is not None:
@@ -153,8 +161,10 @@ def audit(
         check_name("plant", name, tuple(GRADES))
     if pretrain_with is not None:
         check_name("method", pretrain_with, METHODS)
+        if "teacher" in METHODS[pretrain_with]().flat():
+            raise ValueError(f"{pretrain_with} needs a teacher: pretrain with another method")
     table = None if labels is None else read_labels(labels, group=group)
-    extractor = open_encoder(encoder, features)
+    extractor = open_encoder(encoder, features).at_size(image_size)
     folders = _checkpoints(extractor) if all_checkpoints else {}
     other = None if compare is None else open_encoder(compare, features)
     if other is not None and other.name == extractor.name:  # results are stored by name

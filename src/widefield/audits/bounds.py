@@ -40,7 +40,7 @@ from widefield.methods import CEILING
 from widefield.probes import fit_linear, knn, majority_hits, pixels
 from widefield.probes.features import image_batch
 from widefield.train.build import DataInfo, build
-from widefield.train.distributed import single_fabric
+from widefield.train.distributed import Compute
 from widefield.train.loop import Trainer
 
 CEILING_STEPS = 600
@@ -315,7 +315,7 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
     info = RunContext.of(dataset, device=device, feature_dim=feature_dim)
     recipe, _ = resolve("default", settings, info)
     state = build(recipe, DataInfo.of(dataset), device=device, encoder=encoder)
-    trainer = Trainer(state, fabric=single_fabric(device), loader=loader)
+    trainer = Trainer(state, compute=Compute.alone(device), loader=loader)
     trainer.fit(epochs, on_step=lambda metrics: None, on_epoch=lambda metrics: None)
     return encoder.eval()
 

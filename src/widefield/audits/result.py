@@ -15,6 +15,7 @@ from widefield.core.files import check_plain_file
 from widefield.core.types import Kind
 from widefield.core.validation import check
 from widefield.evaluation.comparison import Comparison
+from widefield.report.notebook import notebook_html, percents
 
 LARGEST = 2**28
 """Largest size of an audit's file, bytes."""
@@ -27,6 +28,11 @@ class Audit:
     """Results of an audit, and what its figures are drawn from.
 
     `audit_page(audit)` depends on nothing else.
+
+    Example (of minutes, in docs/tutorials/audit.ipynb)::
+
+        found = widefield.audit("weights.safetensors", "photos", out="audit.html")
+        print(found.tasks["class"].line(), found.plants["digits"].line())
     """
 
     encoder: str
@@ -82,6 +88,17 @@ class Audit:
         """Return plain values, as `widefield audit --json` prints them."""
         text = json.dumps({"format": _FORMAT, **asdict(self)}, default=os.fspath)
         return json.loads(text)
+
+    def _repr_html_(self) -> str:
+        """Return the verdicts as a table, for Jupyter."""
+        rows = [
+            [task.task, task.verdict, *percents(task.accuracy, task.knn, task.floor, task.ceiling)]
+            for task in self.tasks.values()
+        ]
+        columns = ["task", "verdict", "linear probe %", "kNN %", "floor %", "ceiling %"]
+        title = f"{self.encoder}, scored on {self.scored_on}"
+        lines = [plant.line() for plant in self.plants.values()]
+        return notebook_html(title, columns, rows, (*lines, *self.notes))
 
 
 def read_findings(path: str | Path) -> list[str]:

@@ -11,8 +11,8 @@ from widefield.cli.numbers import STRICT_INT
 from widefield.version import __version__
 
 COMMANDS = (
-    *("demo", "plan", "pretrain", "probe", "audit", "explore", "classify", "embed", "export"),
-    *("recover", "lab", "completion"),
+    *("demo", "plan", "pretrain", "probe", "audit", "explore", "classify", "search", "embed"),
+    *("export", "recover", "lab", "completion"),
 )
 """Names of the commands, and of their files and functions in this package."""
 TAKE_SETTINGS = ("plan", "pretrain")

@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 def classify(*, out: Path, json: Json = False, **arguments: Any) -> None:
     """Predict classes, and print their cross-validated accuracy."""
     from widefield.workflows.classify import classify as call
+    from widefield.workflows.classify import page_of
 
     notes = Notes()
     result = call(**arguments, out=out, on_note=notes.on_note)
     if json:
-        print_json({**result.to_json(), "out": str(out)})
+        print_json({**result.to_json(), "out": str(out), "page": str(page_of(out))})
         return
     _print(result)
     notes.print_others(result.notes)
+    print_line(f"{page_of(out)}: the least certain predictions, to be corrected")
     print_line(f"{out}: {len(result.paths)} predictions from {len(result.labels)} labels")
 
 
@@ -54,6 +56,8 @@ def _print(result: "Classification") -> None:
             f"accuracy {percent(checked.accuracy)} % [{percent(checked.low)}, "
             f"{percent(checked.high)}], balanced accuracy {percent(checked.balanced_accuracy)} %"
         )
+        for line in checked.lines():
+            print_line(line)
     for path in result.suggested:
         print_line(f"label next: {path}")
 

@@ -28,6 +28,8 @@ def _text_of(error: BaseException) -> str | None:
             return str(error) or type(error).__name__
         case OSError() | OverflowError() | RecursionError():
             return describe_error(error)
+        case ImportError() if error.name == "widefield":  # Python or torch is too old
+            return str(error)
         case MemoryError():
             return _about_memory(str(error))
         case RuntimeError() if not isinstance(error, NotImplementedError):

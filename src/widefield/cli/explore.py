@@ -24,6 +24,9 @@ def explore(*, out: Path, tables: Path | None = None, json: Json = False, **argu
         f"{values['clusters']} clusters, {values['duplicate_groups']} groups of near-duplicates, "
         f"{values['outliers']} outliers"
     )
+    poor = [f"{count} {name}" for name, count in values["quality"].items() if count]
+    if poor:
+        print_line(f"image quality: {', '.join(poor)}")
     for task, info in values["suspected_labels"].items():
         print_line(
             f"{task}: {info['count']} labels to check; kNN accuracy "

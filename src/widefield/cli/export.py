@@ -22,7 +22,13 @@ def export(
     **arguments: Any,
 ) -> None:
     """Write the encoder, and print how to load it."""
-    from widefield.encoders import READOUT_FILE, Encoder, Wide, timm_snippet
+    from widefield.encoders import (
+        READOUT_FILE,
+        Encoder,
+        Wide,
+        needs_entry,
+        timm_snippet,
+    )
     from widefield.workflows.export import export as call
 
     findings: list[str] = []
@@ -43,6 +49,7 @@ def export(
         print_line(timm_snippet(config, str(out.with_suffix(""))))
     elif not out.suffix:
         name = dumps(f"local-dir:{out}")
-        print_line(f"load it with timm.create_model({name}, pretrained=True)")
+        first = "import widefield; widefield.register_with_timm(); " * needs_entry(config)
+        print_line(f"load it with {first}timm.create_model({name}, pretrained=True)")
         if (out / READOUT_FILE).exists():
             print_line(f'wide features: widefield.load({dumps(str(out))}, features="wide")')

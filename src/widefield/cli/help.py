@@ -50,6 +50,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "widefield explore timm:resnet18 ./my-images --out explore.html --tables tables",
     ),
     "classify": ("widefield classify run ./my-images --labels labels.csv --out classes.csv",),
+    "search": ("widefield search run ./my-images --image query.jpg --out nearest.html",),
     "embed": ("widefield embed run ./my-images --out features.parquet",),
     "export": ("widefield export run --out encoder.safetensors",),
     "recover": (

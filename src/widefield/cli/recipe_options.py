@@ -10,7 +10,18 @@ from cyclopts import Group, Parameter
 from widefield.cli.help import group, group_of, with_parameters
 from widefield.config.arguments import RecipeArguments
 
-SHOWN_FIRST = ("encoder", "epochs", "batch_size", "lr", "device", "seed", "method", "views", "init")
+SHOWN_FIRST = (
+    "encoder",
+    "epochs",
+    "batch_size",
+    "lr",
+    "device",
+    "seed",
+    "method",
+    "views",
+    "init",
+    "teacher",
+)
 """Settings at the top of their groups in help."""
 PYTHON_ONLY = frozenset(
     {
@@ -99,7 +110,10 @@ def with_options(
 def _kinds() -> dict[str, Any]:
     """Return the type of every setting, str for method, views and encoder."""
     typed = {"MethodConfig": str, "ViewSettings": str, "EncoderSettings": str, "Module": str}
-    return typing.get_type_hints(RecipeArguments, localns=typed) | {"init": str | None}
+    return typing.get_type_hints(RecipeArguments, localns=typed) | {
+        "init": str | None,
+        "teacher": list[str],
+    }
 
 
 def _option(name: str, kind: Any, text: str = "", place: Group | None = None) -> inspect.Parameter:

@@ -25,6 +25,7 @@ TYPES: dict[str, Any] = {
     **{kind.__name__: kind for kind in (str, int, float, bool, Path)},
     "EncoderSpec": str,
     "Data": str,
+    "ImageSize": int | str,
     "Recipe": str,
     "Labels": Path,
 }

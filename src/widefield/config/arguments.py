@@ -3,6 +3,7 @@
 Written by scripts/arguments.py from the settings themselves; importing it imports nothing of them.
 """
 
+from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Literal, TypedDict
 
@@ -19,8 +20,9 @@ class RecipeArguments(TypedDict, total=False):
 
     method: "str | MethodConfig"
     views: "str | ViewSettings"
-    encoder: "str | EncoderSettings"
+    encoder: "str | EncoderSettings | Module"
     init: "str | PathLike[str] | Module | None"
+    teacher: "str | PathLike[str] | Sequence[str | PathLike[str]]"
     stem: Literal["auto", "cifar", "small", "native"]
     zero_init_last: bool
     init_lr_scale: float
@@ -41,7 +43,7 @@ class RecipeArguments(TypedDict, total=False):
     device: Literal["auto", "cpu", "cuda"]
     seed: int
     max_examples: int | None
-    image_size: int | None
+    image_size: int | str | None
     seconds: float | None
     sample_rate: int | None
     checkpoint_every: int

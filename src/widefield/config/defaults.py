@@ -106,6 +106,8 @@ def method_for(
         >>> method_for(epochs=100, overrides=["cross_entropy_weight"])
         'view-contrast'
     """
+    if "teacher" in overrides:
+        return "distill"
     by_setting = method_with_settings(overrides)
     if by_setting:
         return by_setting

@@ -12,6 +12,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from widefield.core.names import check_name
 from widefield.core.settings import Settings
+from widefield.core.types import parse_size, size_text
 from widefield.encoders import EncoderSettings
 from widefield.methods import METHODS, MethodConfig
 from widefield.views import VIEWS, ViewSettings
@@ -38,7 +39,7 @@ class Recipe(Settings):
     views: ViewSettings = field(default_factory=ViewSettings)
     """Augmentation policy: expert, viewmaker, none, ...; A+B applies A, then B."""
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
-    """A timm model, resnet-tiny, alexnet, wide-resnet-34-5, conv1d; auto is one of these."""
+    """A timm model, resnet-tiny, alexnet, wide-resnet-34-5, conv1d, or your FILE.py:FUNCTION."""
     init: str | None = None
     """Initial weights: a run, a file of weights, timm:NAME, a model folder; docs/start.md."""
     init_lr_scale: Annotated[float, Gt(0)] = 0.3
@@ -77,8 +78,8 @@ class Recipe(Settings):
     """Seed of weights, rows, batch order, views and planted features."""
     max_examples: Annotated[int | None, Gt(0)] = None
     """Use a class-balanced first N examples."""
-    image_size: Annotated[int | None, Gt(0)] = None
-    """Side of square images; by default the data's own, or a multiple of 32 if sizes differ."""
+    image_size: Annotated[int | str | None, Gt(0)] = None
+    """Side of square images or HEIGHTxWIDTH; by default the data's, or a multiple of 32."""
     seconds: Annotated[float | None, Gt(0)] = None
     """Length of an example of sounds; by default 1."""
     sample_rate: Annotated[int | None, Ge(1000)] = None
@@ -92,6 +93,12 @@ class Recipe(Settings):
     health_every: Annotated[int, Ge(1)] = 10
     """Epochs between label-free health checks."""
 
+    def __post_init__(self) -> None:
+        """Check every field, and bring `image_size` to one spelling."""
+        if isinstance(self.image_size, str | tuple | list):
+            object.__setattr__(self, "image_size", size_text(self.image_size))
+        super().__post_init__()
+
     def flat(self) -> dict[str, Any]:
         """Return every value under its flat name, those of method, views and encoder included."""
         run = {name: getattr(self, name) for name in RUN_SETTINGS}
@@ -100,8 +107,9 @@ class Recipe(Settings):
 
     def data_options(self) -> dict[str, Any]:
         """Return the arguments of `open_dataset`."""
-        names = ("max_examples", "image_size", "seconds", "sample_rate", "seed")
-        return {name: getattr(self, name) for name in names}
+        names = ("max_examples", "seconds", "sample_rate", "seed")
+        size = None if self.image_size is None else parse_size(self.image_size)
+        return {name: getattr(self, name) for name in names} | {"image_size": size}
 
     def changed(self, values: Mapping[str, Any]) -> Self:
         """Return a copy with other values under some flat names.

@@ -12,7 +12,7 @@ from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, named_recipe
 from widefield.core.hardware import choose_precision
 from widefield.core.memory import Memory
-from widefield.core.types import InputSpec, Kind, Size
+from widefield.core.types import InputSpec, Kind, Size, size_text
 from widefield.data import Dataset, steps_per_epoch
 from widefield.encoders import EncoderConfig, EncoderSettings, family_of
 from widefield.methods import HeadMethodConfig
@@ -203,9 +203,8 @@ def _with_init(recipe: Recipe, named: Collection[str], init: InitInfo) -> Recipe
                 "or leave out init"
             )
     size, rate = recipe.image_size, recipe.sample_rate
-    height, width = config.image_size
-    if size is None and init.size_is_fixed and height == width:
-        size = height
+    if size is None and init.size_is_fixed:
+        size = size_text(config.image_size)
     if config.rate is not None and rate not in (None, config.rate):
         raise ValueError(
             f"{recipe.init} was trained on sounds at {config.rate} Hz, not {rate}: leave "

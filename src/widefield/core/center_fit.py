@@ -23,3 +23,14 @@ def center_fit(before: Size, size: Size) -> tuple[Size, Size]:
         resized = round(height / ratio), round(width / ratio)
     top, left = ((resized[k] - size[k]) / 2 for k in range(2))
     return resized, (round(top), round(left))
+
+
+def cut_share(before: Size, size: Size) -> float:
+    """Return the share of the area of an image that `center_fit` cuts off.
+
+    Example:
+        >>> cut_share((128, 256), (64, 64))
+        0.5
+    """
+    (height, width), _ = center_fit(before, size)
+    return 1 - size[0] * size[1] / (height * width)

@@ -13,8 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from widefield.core.torch_version import check_torch
+
+check_torch(torch.__version__)
+
 Precision = Literal["32-true", "bf16-mixed"]
-"""Precision of an encoder, by the names of Lightning Fabric."""
+"""Precision of an encoder, by Lightning's names."""
 
 OnNote = Callable[[str], None]
 """Callback for a note, a line on the data or the encoder."""
@@ -27,6 +31,9 @@ Range = tuple[float, float]
 
 BlackWhite = Range | tuple[Range, ...]
 """The values that become 0 and 1 in images of more than 8 bits: of all channels, or of each."""
+
+ImageSize = int | str | Size
+"""Size of images as users give it: side, `HEIGHTxWIDTH`, or both numbers; pixels."""
 
 Kind = Literal["images", "windows", "sounds"]
 """Kind of examples. A window or a sound is stored as an image of height 1; the width is time."""
@@ -166,6 +173,30 @@ def as_size(size: int | Size) -> Size:
         return size, size
     height, width = size
     return height, width
+
+
+def parse_size(size: ImageSize) -> Size:
+    """Return (height, width) of a size that a user gives.
+
+    Raises:
+        ValueError: it is none.
+
+    Example:
+        >>> parse_size(32), parse_size("96x128")
+        ((32, 32), (96, 128))
+    """
+    numbers: Sequence[Any] = str(size).split("x") if isinstance(size, int | str) else size
+    if not 1 <= len(numbers) <= 2 or not all(str(x).isdecimal() and int(x) > 0 for x in numbers):
+        raise ValueError(
+            f"image_size is {size!r}: give a side in pixels, or HEIGHTxWIDTH, such as 96x128"
+        )
+    return int(numbers[0]), int(numbers[-1])
+
+
+def size_text(size: ImageSize) -> int | str:
+    """Return a size as settings store it: the side of a square, else `HEIGHTxWIDTH`."""
+    height, width = parse_size(size)
+    return height if height == width else f"{height}x{width}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The data set: decoded examples in a stable order, with labels and planted features."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
@@ -44,7 +44,7 @@ class Dataset:
     """Group of each example, int64 [n], if some belong together; the same key has the same id in
     every data set."""
     skipped: tuple[Skipped, ...] = ()
-    """Files that could not be read, with reasons."""
+    """Files that could not be read or were excluded, with reasons."""
     notes: tuple[str, ...] = ()
     """Messages to the user, one line each, such as the number of resized images."""
     storage: str = ""
@@ -143,6 +143,27 @@ class Dataset:
             stacked=None if self.stacked is None else self.stacked.subset(index),
             clips=None if self.clips is None else self.clips.subset(index),
         )
+
+    def with_class_order(self, known: Mapping[str, Sequence[str]]) -> "Dataset":
+        """Return the same examples with the classes of each task in the order that is `known`.
+
+        Classes that are not known follow. A task that is not is unchanged.
+
+        Example:
+            >>> from widefield.data import open_dataset
+            >>> small = open_dataset({"x": np.zeros((2, 8, 8, 3), np.uint8), "y": np.array([0, 1])})
+            >>> moved = small.with_class_order({"y": ["1"]})
+            >>> moved.classes["y"], moved.labels["y"].tolist()
+            (('1', '0'), [1, 0])
+        """
+        labels, classes = dict(self.labels), dict(self.classes)
+        for task in self.classes.keys() & known.keys():
+            new = [name for name in self.classes[task] if name not in known[task]]
+            classes[task] = (*known[task], *new)
+            ids = {name: k for k, name in enumerate(classes[task])}
+            places = np.array([*(ids[name] for name in self.classes[task]), -1], dtype=np.int64)
+            labels[task] = places[labels[task]]
+        return replace(self, labels=labels, classes=classes)
 
     def with_overlay(self, overlay: Overlay | SoundOverlay) -> "Dataset":
         """Return the same examples with another planted feature, on a copy of the images."""

@@ -44,6 +44,8 @@ class Examples:
     """Returns a digest of the names, sizes and times of the files that hold this content."""
     skipped: tuple[Skipped, ...] = ()
     """Rows of the source that are no examples: without an image, repeated, or cut off."""
+    excluded: tuple[Skipped, ...] = ()
+    """Examples that were left out on request."""
     notes: tuple[str, ...] = ()
 
 

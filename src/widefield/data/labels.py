@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from widefield.core.files import check_plain_file
 from widefield.core.names import printable
+from widefield.data.cache import digest
 from widefield.data.columns import take
 from widefield.data.examples import Examples, SelectedFiles
 from widefield.data.notes import listed_classes
@@ -25,6 +26,9 @@ _LARGEST = 2**30
 _PATH, _LABEL = "path", "label"
 _PATH_NAMES = ("filename", "file_name", "file", "filepath", "file_path", "image", "image_path")
 """Other names of the column of paths, in any case."""
+DECISION, EXCLUDE = "decision", "exclude"
+"""Column of a saved decision on each example, and the decision that leaves it out."""
+_DECISIONS = ("keep", EXCLUDE)
 _MISSING = frozenset(
     ("#N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "NAN", "None", "n/a", "nan", "null")
 )
@@ -90,16 +94,13 @@ class LabelTable:
             >>> table.with_names(["cat/0.png"], "./photos").tasks
             {'label': {'cat/0.png': 'cat'}}
         """
-        known = set(names)
-        paths = {path for by_path in self.tasks.values() for path in by_path}
-        name_of = {path: path for path in paths}
-        if not paths <= known:
-            name_of = self._match_paths(base, paths, known)
-        unknown = sorted(paths - name_of.keys())
+        name_of = self.names_in(names, base)
+        unknown = sorted({p for by_path in self.tasks.values() for p in by_path} - name_of.keys())
         if unknown:
             raise ValueError(
                 f"{len(unknown)} labeled files are not in the data, such as {unknown[0]!r}: name "
-                f"them as embed does, for example {names[0]!r}"
+                f"them as embed does, for example {names[0]!r}, or delete the rows of files that "
+                "are gone"
             )
         tasks = {}
         for task, by_path in self.tasks.items():
@@ -107,6 +108,14 @@ class LabelTable:
             if len(tasks[task]) < len(by_path):
                 raise ValueError(f"{self.source} names one example by two paths: keep one of them")
         return replace(self, tasks=tasks)
+
+    def names_in(self, names: Sequence[str], base: str) -> dict[str, str]:
+        """Return path -> name of the examples `names` of the folder `base` for paths with one."""
+        known = set(names)
+        paths = {path for by_path in self.tasks.values() for path in by_path}
+        if paths <= known:
+            return {path: path for path in paths}
+        return self._match_paths(base, paths, known)
 
     def _match_paths(self, base: str, paths: Iterable[str], known: set[str]) -> dict[str, str]:
         """Return path -> name for the paths that match an example."""
@@ -203,9 +212,37 @@ def read_labels(labels: Labels, only: str | None = None, *, group: str | None = 
         columns = {_PATH: [path for path, _ in pairs], _LABEL: [label for _, label in pairs]}
     else:
         raise ValueError(f"cannot read labels from {type(labels).__name__}: give {_FORMATS}")
+    if only != DECISION:
+        columns = _without_excluded(columns, only)
     if only is not None:
         columns = _select_columns(columns, only, group, source)
     return _table(columns, source, lines, only, group)
+
+
+def is_decision(value: object) -> bool:
+    """Return whether a cell of a column `decision` is keep, exclude or empty."""
+    return value in _DECISIONS or _text(value) == ""
+
+
+def _without_excluded(columns: dict[str, list[Any]], only: str | None) -> dict[str, list[Any]]:
+    """Return the columns without saved decisions, and without labels of excluded examples.
+
+    The only task of such a table is the task `only`, whatever its name.
+    """
+    decisions = columns.get(DECISION)
+    if decisions is None or not all(map(is_decision, decisions)):
+        return columns  # there may be a task of this name
+    kept = {
+        name: [
+            cell if name == _PATH or decision != EXCLUDE else ""
+            for cell, decision in zip(cells, decisions, strict=True)
+        ]
+        for name, cells in columns.items()
+        if name != DECISION
+    }
+    if only is not None and only not in kept and len(kept) == 2:
+        kept = {name if name == _PATH else only: cells for name, cells in kept.items()}
+    return kept
 
 
 def _select_columns(
@@ -488,11 +525,12 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
         raise ValueError(f"{table.source} has no example with {what}: fill the empty cells")
     left = len(examples.names) - len(rows)
     note = f"{left} of {len(examples.names)} examples have no {what} in {table.source}: left out"
-    return replace(_rows_of(labeled_examples, rows), notes=(*notes, note))
+    return replace(rows_of(labeled_examples, rows), notes=(*notes, note))
 
 
-def _rows_of(examples: Examples, rows: NDArray[np.int64]) -> Examples:
+def rows_of(examples: Examples, rows: NDArray[np.int64]) -> Examples:
     """Return these rows of the result of a reader; pixels are copied."""
+    origin = examples.origin
 
     def select(items: Any) -> Any:
         return None if items is None else [items[row] for row in rows.tolist()]
@@ -507,5 +545,6 @@ def _rows_of(examples: Examples, rows: NDArray[np.int64]) -> Examples:
         pixels=None if examples.pixels is None else examples.pixels[rows],
         files=None if examples.files is None else SelectedFiles(examples.files, rows),
         is_test=None if examples.is_test is None else examples.is_test[rows],
+        origin=None if origin is None else lambda: digest(origin(), rows),
         recordings=sounds,
     )

@@ -34,6 +34,8 @@ _MAX_NAMES = 8
 """Classes named in a note."""
 _MIN_OUTSIDE = 5e-3
 """Share of values outside black and white from which it is in a note."""
+_MIN_CUT = 5e-3
+"""Share of the area that is cut off from which it is in a note."""
 _CHUNK = 512
 
 
@@ -63,9 +65,12 @@ def decoding_notes(record: Record, n: int, size: Size) -> list[str]:
     choices, black_white = record.get("choices", {}), record.get("black_white")
     notes = []
     if choices.get("resized"):
+        cut = record.get("cut", 0.0)
         notes.append(
             f"{choices['resized']} of {n} images brought to {size[0]}x{size[1]}: "
             "resized by the shorter side, cut around the center"
+            + f", which loses {cut:.0%} of their area"
+            * (cut >= _MIN_CUT)
         )
     if choices.get("deep"):
         outcome = " and were brought to 8"

@@ -1,7 +1,7 @@
 """`open_dataset`: read a source, select examples, decode them, plant features."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from widefield.core.center_fit import cut_share
 from widefield.core.names import printable
 from widefield.core.pixels import white_of
 from widefield.core.types import (
@@ -39,6 +40,7 @@ from widefield.data.cache import (
 )
 from widefield.data.columns import take
 from widefield.data.dataset import Dataset
+from widefield.data.decisions import excluded_names, without
 from widefield.data.decode.images import check_inside, decode_all, seconds_to_decode
 from widefield.data.decode.pages import pages_of
 from widefield.data.decode.values import (
@@ -74,8 +76,9 @@ from widefield.data.select import balanced_subset, split_rows, subset_without
 from widefield.data.skipped import Skipped, check_skipped, skipped_note
 from widefield.data.spec import BUILT_IN, MEMORY, Spec, did_you_mean, is_url, parse, spec_text
 
-Data = str | Path | Array | Mapping[str, Any]
-"""Data as calls accept it: a spec or path, images as an array, or arrays by name."""
+Data = str | Path | Array | Mapping[str, Any] | Sequence[Any]
+"""Data as calls accept it: a spec or path, images as an array, arrays by name, or a list of paths
+or PIL images."""
 
 Appended = DigitChannel | BitPlanes
 """Planted channels after those of the image."""
@@ -95,6 +98,7 @@ def open_dataset(
     held_out: bool = False,
     labels: LabelTable | None = None,
     unlabeled: bool = False,
+    exclude: tuple[str, ...] = (),
     group: str | None = None,
     seconds: float | None = None,
     sample_rate: int | None = None,
@@ -104,7 +108,8 @@ def open_dataset(
     """Open images, windows or sounds: a data spec, a path, or arrays in memory.
 
     Args:
-        data: a spec as in `widefield.data.spec`; arrays as in `widefield.data.readers.arrays`.
+        data: a spec as in `widefield.data.spec`; arrays as in `widefield.data.readers.arrays`; a
+            list of paths or PIL images.
         max_examples: number of examples, balanced over the classes of the first task.
         image_size: side of square images, or height and width; default: see `common_size` in
             `data.readers.images`.
@@ -114,6 +119,7 @@ def open_dataset(
         held_out: use held-out sources of planted features, as `:test` always does.
         labels: labels that replace those of the data; see `data.labels`.
         unlabeled: keep examples without a label, as class -1, instead of dropping them.
+        exclude: paths of examples to leave out; see `data.decisions`.
         group: which examples belong together; see `data.groups`. A task of this name is no task.
         seconds: duration of an example of sounds; default: 1.
         sample_rate: sampling rate of sounds, Hz; default: that of the files, at most 16,000.
@@ -138,10 +144,12 @@ def open_dataset(
     if black_white is not None and not is_black_white(black_white):
         raise ValueError(f"black_white is {black_white!r}; expected two numbers, black < white")
     spec, examples = _read(data, size, labels=labels is not None)
+    excluded = excluded_names(exclude, examples.names, spec.base)
     if labels is not None:
         examples = labeled(examples, labels, spec.base, unlabeled=unlabeled)
     elif not unlabeled:
         examples = _without_gaps(examples)
+    examples = without(examples, excluded, len(exclude))
     if group is not None:
         examples = grouped(examples, group)
     if examples.files is not None and black_white is not None and len(np.shape(black_white)) == 2:
@@ -210,13 +218,19 @@ def kind_of_source(data: Data) -> tuple[str, Kind]:
     return str(spec), "windows" if windows else "images"
 
 
-def count_of_source(data: Data, labels: LabelTable | None = None, group: str | None = None) -> int:
+def count_of_source(
+    data: Data,
+    labels: LabelTable | None = None,
+    group: str | None = None,
+    exclude: tuple[str, ...] = (),
+) -> int:
     """Return the number of examples of a source without decoding it.
 
     Args:
         data: as for `open_dataset`.
         labels: count only examples with all of these labels.
         group: which examples belong together, for the split.
+        exclude: paths of examples that do not count.
 
     Raises:
         ValueError: it cannot be read.
@@ -226,8 +240,10 @@ def count_of_source(data: Data, labels: LabelTable | None = None, group: str | N
         3
     """
     spec, examples = _read(data, None, labels=labels is not None)
+    excluded = excluded_names(exclude, examples.names, spec.base)
     if labels is not None:
         examples = labeled(examples, labels, spec.base, unlabeled=False)
+    examples = without(examples, excluded, len(exclude))
     if group is not None:
         examples = grouped(examples, group)
     return len(split_rows(examples, spec))
@@ -391,7 +407,8 @@ def _read(data: object, size: Size | None, *, labels: bool = False) -> tuple[Spe
         hint = "give its arrays()" if isinstance(data, Dataset) else "stack other images into one"
         raise ValueError(
             f"cannot read data from {type(data).__name__}; expected a name or path, an array or "
-            f"tensor such as [n, H, W, C], or a mapping of arrays with key 'x': {hint}"
+            "tensor such as [n, H, W, C], a list of paths or PIL images, or a mapping of arrays "
+            f"with key 'x': {hint}"
         )
     if spec.base == "photos":
         is_square = size is not None and size[0] == size[1]
@@ -475,7 +492,8 @@ def _copy(
         out[first : first + _CHUNK] = resize_array(pixels, size) if resized else pixels
         if progress is not None:
             progress(min(first + _CHUNK, len(selected)), len(selected))
-    return {"choices": {"resized": len(selected)} if resized else {}}
+    choices = {"resized": len(selected)} if resized else {}
+    return {"choices": choices, "cut": cut_share(examples.pixels.shape[1:3], size)}
 
 
 def _copy_values(
@@ -496,6 +514,7 @@ def _copy_values(
     resized = len(rows) if pixels.shape[1:3] != size else 0
     return {
         "choices": {"deep": len(rows), **({"resized": resized} if resized else {})},
+        "cut": cut_share((pixels.shape[1], pixels.shape[2]), size),
         "black_white": found,
         "sampled": 0 if black_white is not None else len(sampled),
         "outside": sum(outside) / len(outside),
@@ -536,6 +555,7 @@ def _decode(
         "failed": sorted(failed),
         "skipped": [(failed[row].path, failed[row].reason) for row in sorted(failed)],
         "choices": dict(result.choices),
+        "cut": result.cut / max(result.choices["resized"], 1),
         "black_white": result.black_white,
         "sampled": result.sampled,
         "outside": sum(result.outside) / max(len(result.outside), 1),
@@ -572,7 +592,7 @@ def _dataset(
         classes={**examples.classes, **{overlay.name: overlay.classes for overlay in planted}},
         paths=take(examples.names, rows),
         groups=None if examples.groups is None else examples.groups[rows],
-        skipped=skipped,
+        skipped=(*skipped, *examples.excluded),
         notes=tuple(notes),
         storage=storage,
         black_white=_black_white(record) if record.get("choices", {}).get("deep") else None,

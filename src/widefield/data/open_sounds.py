@@ -295,7 +295,7 @@ def _dataset(
         classes={**examples.classes, **{overlay.name: overlay.classes for overlay in overlays}},
         paths=take(examples.names, rows),
         groups=None if examples.groups is None else examples.groups[rows],
-        skipped=tuple(skipped),
+        skipped=(*skipped, *examples.excluded),
         notes=(*notes, *skipped_note(tuple(skipped))),
         storage=storage,
         planted=tuple(overlays),

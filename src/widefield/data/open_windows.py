@@ -39,6 +39,7 @@ def open_windows(
         classes=examples.classes,
         paths=take(examples.names, rows),
         groups=None if examples.groups is None else examples.groups[rows],
+        skipped=examples.excluded,
         notes=(*examples.notes, *split_note(spec, len(rows), grouped=examples.groups is not None)),
         storage=f"kept in memory: {len(rows) * examples.pixels[0].nbytes / 1e6:.1f} MB",
     )

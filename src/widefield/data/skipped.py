@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 from widefield.core.names import printable
 
+EXCLUDED = "excluded"
+"""Reason of an example that was left out on request."""
 _MAX_SKIPPED = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file that could not be read, and why."""
+    """A file that could not be read or was excluded, and why."""
 
     path: str
     reason: str

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from widefield.encoders.feature_map import FeatureMap as FeatureMap
     from widefield.encoders.layers import layer_names as layer_names
     from widefield.encoders.normalized import Normalized as Normalized
+    from widefield.encoders.own import OwnNetwork as OwnNetwork
+    from widefield.encoders.own import give_network as give_network
+    from widefield.encoders.own import is_own as is_own
     from widefield.encoders.projected import Projected as Projected
     from widefield.encoders.readout import FIT_EXAMPLES as FIT_EXAMPLES
     from widefield.encoders.readout import Readout as Readout
@@ -48,11 +51,16 @@ if TYPE_CHECKING:
     )
     from widefield.encoders.weights.model_folder import save_model_folder as save_model_folder
     from widefield.encoders.weights.module import load_module as load_module
+    from widefield.encoders.weights.module import own_encoder as own_encoder
     from widefield.encoders.weights.normalization import (
         module_normalization as module_normalization,
     )
     from widefield.encoders.weights.onnx_file import export_onnx as export_onnx
     from widefield.encoders.weights.pretrained import cached_weights as cached_weights
     from widefield.encoders.weights.pretrained import download_weights as download_weights
+    from widefield.encoders.weights.timm_entry import needs_entry as needs_entry
+    from widefield.encoders.weights.timm_entry import (
+        register_with_timm as register_with_timm,
+    )
 
 __getattr__, __dir__ = lazy_exports(__name__)

@@ -21,6 +21,7 @@ from widefield.core.types import COLOR_32, BlackWhite, InputSpec, Kind, Size, as
 from widefield.encoders.arguments import AFTER_BUILD, set_after_build, split_arguments
 from widefield.encoders.cifar import CIFAR_NETWORKS
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
+from widefield.encoders.own import build_own, is_own, known_digest
 from widefield.encoders.vision import TORCHVISION, check_vision, vision_network
 
 Stem = Literal["auto", "cifar", "small", "native"]
@@ -70,6 +71,8 @@ class EncoderConfig(InputSpec):
     """Arguments of `timm.create_model`; None for networks of this library and of torchvision."""
     conv1: dict[str, Any] | None
     """Arguments of the `nn.Conv2d` that replaces a ResNet's stem and max-pool, if it is small."""
+    digest: str | None = None
+    """SHA-256 of the code of a network of one's own; None for others."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "image_size", as_size(self.image_size))
@@ -79,7 +82,8 @@ class EncoderConfig(InputSpec):
         """Kind of the examples that it is trained on."""
         if self.rate is not None:
             return "sounds"
-        return "windows" if self.name in SIGNAL_NETWORKS else "images"
+        over_time = self.name in SIGNAL_NETWORKS or self.image_size[0] == 1
+        return "windows" if over_time else "images"
 
     @property
     def front_end(self) -> FrontEnd | None:
@@ -99,6 +103,12 @@ class Encoder(nn.Module):
         config: configuration to rebuild the encoder, without weights.
         backbone: the network, with timm's names of the weights.
         dim: D, the width of h.
+
+    Example:
+        >>> import torch
+        >>> encoder = build_encoder("resnet-tiny", seed=0)
+        >>> encoder(torch.rand(2, 3, 32, 32)).shape, encoder.dim
+        (torch.Size([2, 128]), 128)
     """
 
     scale: Tensor
@@ -206,7 +216,8 @@ def build_encoder(
     Its name is that of a timm model, for vision transformers with arguments (`NAME,depth=2`),
     `torchvision:NAME`, or of a network of this library: `resnet-tiny`, `alexnet` and
     `wide-resnet-34-5`, the last two in their CIFAR forms, and `conv1d` for windows and waveforms.
-    Nothing is downloaded, and the global random state does not change.
+    Networks of one's own have the names of `encoders/own.py`. Nothing is downloaded, and the global
+    random state does not change.
 
     The small stem of a ResNet is one 3x3 convolution of stride 1 without max-pool, that of ViTs has
     patches of an eighth of the side, that of ConvNeXts patches of a 32nd. With `stem="auto"` these
@@ -257,7 +268,7 @@ def encoder_config(
 ) -> EncoderConfig:
     """Return the configuration of `build_encoder` with the same settings and errors."""
     name = name.removeprefix("timm:")  # as written for `init`
-    model, changed = split_arguments(name)
+    model, changed = (name, {}) if is_own(name) else split_arguments(name)
     if stem == "auto" and "patch_size" in changed:
         stem = "native"
     check_name("stem", stem, get_args(Stem))
@@ -272,7 +283,7 @@ def encoder_config(
         )
     arguments: dict[str, Any] | None = None
     conv1: dict[str, Any] | None = None
-    if name in (*CIFAR_NETWORKS, *SIGNAL_NETWORKS) or name.startswith(TORCHVISION):
+    if name in (*CIFAR_NETWORKS, *SIGNAL_NETWORKS) or name.startswith(TORCHVISION) or is_own(name):
         if name.startswith(TORCHVISION):
             check_vision(name.removeprefix(TORCHVISION))
         if stem == "small":
@@ -311,6 +322,7 @@ def encoder_config(
         black_white=inputs.black_white,
         rate=rate,
         guessed=inputs.guessed,
+        digest=known_digest(name),
     )
 
 
@@ -325,6 +337,8 @@ def _input_size(name: str, size: Size, channels: int, rate: int | None) -> Size:
             f"encoder {name!r} takes windows and sounds of 16 steps or more, and these are images "
             f"of {size[0]}x{size[1]}: name another encoder, such as 'resnet-tiny'"
         )
+    if is_own(name) and rate is None and size[0] == 1:
+        return size  # a network of windows, or it fails in its first pass
     if not over_time and rate is None and size[0] == 1:
         raise ValueError(
             f"encoder {name!r} takes images or sounds, and these are windows of {size[1]} steps: "
@@ -418,6 +432,10 @@ def build_from_config(config: EncoderConfig) -> Encoder:
     if config.name.startswith(TORCHVISION):
         name = config.name.removeprefix(TORCHVISION)
         return Encoder(config, vision_network(name, config.channels, config.image_size))
+    if is_own(config.name):
+        front_end, size = config.front_end, config.image_size
+        seen = size if front_end is None else (front_end.bands, front_end.frames)
+        return Encoder(config, build_own(config.name, config.channels, seen))
     if config.name in SIGNAL_NETWORKS:
         network = SIGNAL_NETWORKS[config.name](config.channels, config.image_size[1])
         return Encoder(config, network)

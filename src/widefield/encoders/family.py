@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from widefield.core.types import InputSpec
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
+from widefield.encoders.own import given_network, is_own
 from widefield.encoders.settings import EncoderSettings
 
 Family = Literal["networks with batch norm", "networks without batch norm", "transformers"]
@@ -41,6 +42,8 @@ def family_of(encoder: EncoderSettings) -> Family:
         >>> family_of(EncoderSettings(name="resnet18"))
         'networks with batch norm'
     """
+    if is_own(encoder.name):
+        return family_of_network(given_network(encoder.name).build())
     size = (1, 224) if encoder.name in SIGNAL_NETWORKS else (224, 224)
     with torch.device("meta"):
         network = replace(encoder, stem="auto").build(InputSpec(image_size=size), seed=0)

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any, Self, cast
 
 import torch
+from torch import nn
 
 from widefield.core.rng import seeded
 from widefield.core.settings import Settings
@@ -18,6 +19,7 @@ from widefield.encoders.encoder import (
     encoder_config,
 )
 from widefield.encoders.fit import infer_dim
+from widefield.encoders.own import is_own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,7 @@ class EncoderSettings(Settings):
     """
 
     name: str = "auto"
-    """A timm model, resnet-tiny, alexnet, wide-resnet-34-5, conv1d; auto is one of these."""
+    """A timm model, resnet-tiny, alexnet, wide-resnet-34-5, conv1d, or your FILE.py:FUNCTION."""
     stem: Stem = "auto"
     """Small first layers, or timm's native ones; auto is small up to 64 pixels, cifar up to 32."""
     zero_init_last: bool = True
@@ -62,7 +64,8 @@ class EncoderSettings(Settings):
         if isinstance(encoder, str):
             encoder = replace(self, name=encoder)
         if not isinstance(encoder, type(self)):
-            raise ValueError(f"encoder must be a string, got {encoder!r}")
+            shown = type(encoder).__name__ if isinstance(encoder, nn.Module) else repr(encoder)
+            raise ValueError(f"encoder must be a string, got {shown}")
         return replace(
             encoder,
             stem=values.get("stem", encoder.stem),
@@ -86,6 +89,8 @@ class EncoderSettings(Settings):
         Raises:
             ValueError: as `build`, or the encoder cannot take images of that size.
         """
+        if is_own(self.name):
+            return self.build(inputs, seed=0).dim
         return _width(self, inputs.channels, as_size(inputs.image_size), inputs.rate)
 
     def build(self, inputs: InputSpec = COLOR_32, *, seed: int) -> Encoder:

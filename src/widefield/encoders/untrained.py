@@ -3,10 +3,12 @@
 import copy
 from dataclasses import replace
 
+import torch
 from torch import nn
 
 from widefield.core.rng import seeded
 from widefield.encoders.encoder import Encoder, build_from_config, family_of
+from widefield.encoders.own import is_own
 
 
 def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
@@ -23,7 +25,9 @@ def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
     """
     with seeded(seed):
         if isinstance(encoder, Encoder):
-            return build_from_config(encoder.config)
+            network = build_from_config(encoder.config)
+            if not is_own(encoder.config.name) or _is_random(network, seed):
+                return network
         result = copy.deepcopy(encoder).cpu()
         for module in result.modules():
             reset = getattr(module, "reset_parameters", None)
@@ -33,6 +37,13 @@ def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
             for parameter in module.parameters(recurse=False):
                 nn.init.normal_(parameter, std=0.02)
     return result
+
+
+def _is_random(encoder: Encoder, seed: int) -> bool:
+    """Return whether a network of one's own has other weights for another seed: none are loaded."""
+    with seeded(seed + 1):
+        other = build_from_config(encoder.config).state_dict()
+    return any(not torch.equal(value, other[key]) for key, value in encoder.state_dict().items())
 
 
 def untrained_starts(encoder: nn.Module, *, seed: int) -> list[nn.Module]:

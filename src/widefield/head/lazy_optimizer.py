@@ -102,6 +102,15 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
     Its one parameter group has the rows of the last batch, `lr` and `weight_decay`, so that
     schedulers, `GradScaler` and `clip_grad_norm_` work as with any optimizer. A step without a
     gradient is a zero-gradient step of all rows. A step that a `GradScaler` skips does not count.
+
+    Raises:
+        ValueError: a setting is out of its range, or the head has an optimizer already.
+
+    Example:
+        >>> from widefield.head import LazyAdamW, PerExampleHead
+        >>> optimizer = LazyAdamW(PerExampleHead(examples=4, dim=2), lr=1e-3)
+        >>> isinstance(optimizer, LazyOptimizer), optimizer.param_groups[0]["lr"]
+        (True, 0.001)
     """
 
     decay: float

@@ -16,12 +16,14 @@ from widefield.core.modes import on_device
 from widefield.core.names import printable
 from widefield.core.types import (
     BlackWhite,
+    ImageSize,
     Inputs,
     InputSpec,
     Kind,
     OnNote,
     ProgressCallback,
     Size,
+    parse_size,
 )
 from widefield.data import Dataset, kind_of_source, open_dataset
 from widefield.data.spec import BUILT_IN, parse
@@ -32,6 +34,7 @@ from widefield.encoders import (
     Projected,
     Readout,
     Wide,
+    adapt_encoder,
     load_encoder,
     untrained_like,
     untrained_starts,
@@ -140,6 +143,33 @@ class FeatureExtractor:
                     progress=progress,
                 )
         return replace(self, readout=readout, notes=(*notes, readout.config.line()))
+
+    def at_size(self, size: ImageSize | None) -> "FeatureExtractor":
+        """Return the extractor for images of another size; None for that of the encoder.
+
+        Position embeddings of a vision transformer are resampled, as `adapt_encoder` does.
+
+        Raises:
+            ValueError: it is no size, or the encoder takes images of its own size alone.
+        """
+        if size is None:
+            return self
+        wanted = parse_size(size)
+        if self.run is not None or self.kind_of_data not in (None, "images"):
+            raise ValueError(
+                f"{printable(self.name)} was trained on examples of its own size: leave image_size "
+                "out"
+            )
+        encoder, notes = self.encoder, tuple[str, ...]()
+        if isinstance(encoder, Encoder) and encoder.config.image_size != wanted:
+            encoder, notes = adapt_encoder(
+                encoder,
+                channels=encoder.config.channels,
+                image_size=wanted,
+                black_white=encoder.config.black_white,
+            )
+        notes = (*self.notes, *(f"{self.name}: {note}" for note in notes))
+        return replace(self, encoder=encoder, image_size=wanted, readout=None, notes=notes)
 
     def require_run(self, hint: str) -> RunFolder:
         """Return the run that trained the encoder.

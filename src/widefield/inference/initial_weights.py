@@ -12,8 +12,10 @@ from widefield.encoders import (
     Encoder,
     adapt_encoder,
     download_weights,
+    is_own,
     load_encoder,
     load_module,
+    own_encoder,
 )
 from widefield.inference.open_encoder import EncoderSpec, encoder_name, open_encoder
 from widefield.train.run_dir import RunFolder
@@ -66,6 +68,9 @@ def init_name(spec: EncoderSpec) -> str:
     """Return the entry of `run.yaml` for an initial encoder; a path is absolute."""
     if isinstance(spec, nn.Module):
         return type(spec).__name__
+    if is_own(encoder_name(spec)):
+        file, _, function = os.fspath(spec).rpartition(":")
+        return f"{os.path.abspath(file)}:{function}"
     name = encoder_name(spec)
     path, at, architecture = name.rpartition("@")
     if not os.path.exists(path):
@@ -84,6 +89,8 @@ def open_init(spec: EncoderSpec, *, download: bool) -> InitialEncoder:
         encoder = spec if isinstance(spec, Encoder) else load_module(spec)
         return InitialEncoder(encoder=encoder)
     name = encoder_name(spec)
+    if is_own(name) and "@" not in name:
+        return InitialEncoder(encoder=own_encoder(name))
     if download and name.startswith(_PREFIXES):
         download_weights(name)
     extractor = open_encoder(name)

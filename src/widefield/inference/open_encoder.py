@@ -17,14 +17,17 @@ from widefield.encoders import (
     WeightMatch,
     Wide,
     cached_weights,
+    give_network,
     has_settings,
     is_exported,
     is_model_folder,
+    is_own,
     load_encoder,
     load_foreign,
     load_model_folder,
     load_readout,
     module_normalization,
+    own_encoder,
 )
 from widefield.inference.features import (
     DEFAULT_ARCHITECTURE,
@@ -38,24 +41,36 @@ EncoderSpec = str | os.PathLike[str] | nn.Module
 
 
 @overload
-def load(path: str | os.PathLike[str]) -> Encoder: ...
+def load(
+    path: str | os.PathLike[str],
+    *,
+    features: Literal["pooled"] = "pooled",
+    network: nn.Module | None = None,
+) -> Encoder: ...
 @overload
-def load(path: str | os.PathLike[str], *, features: Literal["pooled"]) -> Encoder: ...
-@overload
-def load(path: str | os.PathLike[str], *, features: Literal["wide"]) -> Wide: ...
+def load(
+    path: str | os.PathLike[str],
+    *,
+    features: Literal["wide"],
+    network: nn.Module | None = None,
+) -> Wide: ...
 
 
 @input_errors
 def load(
-    path: str | os.PathLike[str], *, features: Literal["pooled", "wide"] = "pooled"
+    path: str | os.PathLike[str],
+    *,
+    features: Literal["pooled", "wide"] = "pooled",
+    network: nn.Module | None = None,
 ) -> Encoder | Wide:
     """Load the encoder of a run, or of a file or folder that `export` wrote.
 
     It maps float images [B, C, H, W] in [0, 1] to features [B, D], and is in evaluation mode.
 
     Args:
-        path: folder or file.
+        path: folder or file; `PATH@FILE.py:FUNCTION` for one of a network of your own.
         features: pooled, or wide for these and directions of earlier stages that pooling hides.
+        network: a module of the architecture that was trained, where a module was given.
 
     Raises:
         ValueError: there is no encoder at `path`, or none with a readout for wide features.
@@ -71,13 +86,14 @@ def load(
         torch.Size([2, 128])
     """
     check_name("features", features, ("pooled", "wide"))
+    path, given = split_own(os.fspath(path))
     if is_model_folder(Path(path)):
         encoder, _ = load_model_folder(Path(path))
     else:
-        encoder = load_encoder(os.fspath(path)).eval()
+        encoder = load_encoder(path, network=given if network is None else network).eval()
     if features == "pooled":
         return encoder
-    readout = load_readout(os.fspath(path))
+    readout = load_readout(path)
     if readout is None:
         raise ValueError(
             f"{path} has no readout, which a finished run has: resume the run, or compute the "
@@ -94,9 +110,10 @@ def open_encoder(
 
     A name is a run's folder; a file that `export` wrote; a file of weights of timm, torchvision,
     lightly, solo-learn or Lightning, `FILE@ARCHITECTURE` if the architecture cannot be guessed;
-    a Hugging Face model folder as timm writes it; `timm:NAME` or `torchvision:NAME`, with
-    pretrained weights if this machine has them already and random ones otherwise; `random`;
-    `pixels`.
+    a Hugging Face model folder as timm writes it; a function of your own that returns a network,
+    `FILE.py:FUNCTION`, and a run or file of such a network, `RUN@FILE.py:FUNCTION`; `timm:NAME` or
+    `torchvision:NAME`, with pretrained weights if this machine has them already and random ones
+    otherwise; `random`; `pixels`.
 
     Features `projected` use `projector.safetensors`, which a run saves beside its encoder, in its
     folder and in those of its checkpoints. Features `wide` use `readout.safetensors` in its folder;
@@ -123,13 +140,18 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
         return FeatureExtractor(name=name, architecture=DEFAULT_ARCHITECTURE)
     if name.startswith(("timm:", "torchvision:")):
         return _open_named(name)
+    if is_own(name) and not Path(name).exists() and "@" not in name:
+        return _of_own(name)
+    path, network = split_own(name)
+    if network is not None:
+        return _open_run(name, path, network)
     path, _, architecture = name.rpartition("@")
     if not Path(name).exists() and Path(path).is_file():
         return _with_match(name, path, *load_foreign(path, architecture))
     if not Path(name).exists():
         raise ValueError(
             f"no encoder {name!r}: give a run's folder, a file of weights, timm:NAME, "
-            "torchvision:NAME, random or pixels"
+            "torchvision:NAME, FILE.py:FUNCTION, random or pixels"
         )
     if Path(name).is_file() and not has_settings(name):
         return _with_match(name, name, *load_foreign(name, None))
@@ -139,13 +161,34 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
         if is_exported(Path(name)):  # the whole form of its data is known
             folder = replace(_of_encoder(name, encoder), notes=folder.notes)
         return replace(folder, readout=load_readout(name))
-    run = RunFolder(path=Path(name))
+    return _open_run(name, name, None)
+
+
+def _open_run(name: str, path: str, network: str | None) -> FeatureExtractor:
+    """Open the encoder at `path`, with the code of the network where it is one of one's own."""
+    run = RunFolder(path=Path(path))
+    encoder, notes = load_encoder(path, network=network).eval(), tuple[str, ...]()
+    if network is not None and encoder.config.digest != give_network(network).digest:
+        notes = (f"{network} has changed since {path} was trained: its features may differ",)
     return replace(
-        _of_encoder(name, load(name)),
+        _of_encoder(name, encoder),
+        notes=notes,
         run=run if run.settings_file.exists() else None,
-        projector=load_projector(name),
-        readout=load_readout(name),
+        projector=load_projector(path),
+        readout=load_readout(path),
     )
+
+
+def split_own(name: str) -> tuple[str, str | None]:
+    """Return a path and the function of a network in `PATH@FILE.py:FUNCTION`; None without one.
+
+    Example:
+        >>> split_own("runs/a@nets/small.py:build"), split_own("runs/a")
+        (('runs/a', 'nets/small.py:build'), ('runs/a', None))
+    """
+    path, _, network = name.rpartition("@")
+    is_named = bool(path) and is_own(network) and not Path(name).exists()
+    return (path, network) if is_named else (name, None)
 
 
 def encoder_name(spec: str | os.PathLike[str]) -> str:
@@ -177,6 +220,17 @@ def _of_module(module: nn.Module) -> FeatureExtractor:
     note = f"{name}: images normalized by mean {numbers} ({origin})"
     encoder = Normalized(module, mean=mean, std=std)
     return FeatureExtractor(name=name, encoder=encoder, notes=(note,))
+
+
+def _of_own(name: str) -> FeatureExtractor:
+    """Return the extractor of a network of one's own, with the weights that its function gives."""
+    encoder = own_encoder(name)
+    mean, std = encoder.config.mean, encoder.config.std
+    origin = "guessed: it has no pretrained_cfg" if encoder.config.guessed else "its pretrained_cfg"
+    note = f"{name}: images normalized by mean {list(mean)} and deviation {list(std)} ({origin})"
+    return FeatureExtractor(
+        name=name, encoder=encoder, channels=encoder.config.channels, notes=(note,)
+    )
 
 
 def _of_encoder(name: str, encoder: Encoder) -> FeatureExtractor:

@@ -128,6 +128,7 @@ def open_train_test(
     """
     if max_examples is not None and max_examples < 1:
         raise ValueError(f"max_examples is {max_examples}; expected at least 1")
+    excluded: tuple[str, ...] = ()
     open_data = partial(extractor.open, quiet=quiet, labels=labels, group=group)
     if train_data is not None:
         if labels is not None:
@@ -146,12 +147,14 @@ def open_train_test(
         run = extractor.require_run("give the data")
         run_data = run_source(run, "give the data")
         text, seed = _with_split(run_data, labels), run.recipe().seed
+        excluded = run.manifest.excluded()
+        open_data = partial(open_data, exclude=excluded)
         if max_examples is None and text == run_data and labels is None:
             train = training_data(run, group=group, quiet=quiet)
         else:
             train = open_data(text, max_examples=max_examples, seed=seed)
         source = to_test_split(text)
-    count = _test_count(max_examples, source, labels, group)
+    count = _test_count(max_examples, source, labels, group, excluded)
     test = open_data(source, like=train, max_examples=count, seed=seed, held_out=True)
     return checked(TrainTest(train=train, test=test))
 
@@ -234,8 +237,9 @@ def training_data(run: RunFolder, *, group: str | None = None, quiet: bool = Fal
         )
     with images_progress(quiet, "reading images") as progress:
         options = run.recipe().data_options() | run.form()
-        dataset = open_dataset(data, **options, group=group, progress=progress)
-    dataset = run.manifest.in_order(dataset)
+        excluded = run.manifest.excluded()
+        dataset = open_dataset(data, **options, group=group, exclude=excluded, progress=progress)
+    dataset = run.in_order(dataset)
     run.manifest.check_data(dataset)
     return dataset
 
@@ -351,12 +355,16 @@ def _split_again(train: Dataset, test: Dataset) -> TrainTest | None:
 
 
 def _test_count(
-    max_examples: int | None, source: Data, labels: LabelTable | None, group: str | None
+    max_examples: int | None,
+    source: Data,
+    labels: LabelTable | None,
+    group: str | None,
+    excluded: tuple[str, ...],
 ) -> int | None:
     """Return the number of test examples: a quarter of `max_examples`, or all if they are fewer."""
     if max_examples is None:
         return None
-    return min(max(1, max_examples // 4), count_of_source(source, labels, group))
+    return min(max(1, max_examples // 4), count_of_source(source, labels, group, excluded))
 
 
 def split_by_hash(dataset: Dataset, max_examples: int | None = None) -> TrainTest:

@@ -33,6 +33,8 @@ else:  # so that one method, or the base of all, can be imported without the oth
 
     def __getattr__(name: str) -> Any:
         registry = import_module("widefield.methods.registry")
+        if name == "__all__":
+            return __dir__()
         if name.startswith("_") or not hasattr(registry, name):
             raise AttributeError(f"module 'widefield.methods' has no attribute {name!r}")
         return getattr(registry, name)

@@ -105,6 +105,12 @@ def symmetric_alpha_cl(
     The paper's Gaussian importance compares examples without augmentation. Only their views are
     here, so the mean of an example's two projections stands for it.
 
+    Example:
+        >>> z1, z2 = torch.eye(4), torch.eye(4).roll(1, 0)
+        >>> loss = symmetric_alpha_cl(z1, z2, kind="infonce", temperature=0.5)
+        >>> torch.equal(loss, symmetric_alpha_cl(z2, z1, kind="infonce", temperature=0.5))
+        True
+
     Source: Tian (2022), section 2.
     """
     f1, f2 = functional.normalize(z1, dim=1), functional.normalize(z2, dim=1)
@@ -114,6 +120,13 @@ def symmetric_alpha_cl(
 
 class AlphaCL(PairLoss):
     """alpha-CL on the unit sphere, each view the anchor in turn.
+
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
+        >>> method = AlphaCL(8, pair_importance="quadratic")
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
 
     Source: Tian (2022), section 2.
     """

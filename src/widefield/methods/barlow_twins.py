@@ -59,6 +59,13 @@ class BarlowTwins(PairLoss):
 
     Each view has batch statistics of its own, as published.
 
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
+        >>> method = BarlowTwins(8)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
+
     Source: Barlow Twins (Zbontar et al. 2021).
     """
 

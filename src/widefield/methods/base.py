@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import torch
 from annotated_types import Gt
+from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from widefield.core.batch import check_index, check_views
@@ -19,7 +20,18 @@ from widefield.core.types import WHOLE, Loss, Part, Shard
 
 @dataclass(frozen=True, kw_only=True)
 class BuildContext:
-    """Properties of the run, its data and its encoder from which a method is built."""
+    """Properties of the run, its data and its encoder from which a method is built.
+
+    Example:
+        >>> from widefield.methods import SimCLRConfig
+        >>> encoder, cpu = nn.Flatten(), torch.device("cpu")
+        >>> context = BuildContext(
+        ...     encoder=encoder, feature_dim=8, examples=4, labels={}, steps=9, batch_size=2,
+        ...     weight_decay=0.0, seed=0, device=cpu, generator=torch.Generator(),
+        ... )
+        >>> type(SimCLRConfig().build(context)).__name__
+        'SimCLR'
+    """
 
     encoder: nn.Module
     """The encoder to train, with its initial weights."""
@@ -44,6 +56,8 @@ class BuildContext:
     """Folder for a method's files of the run; None without a run."""
     shard: Shard = WHOLE
     """Which examples this process trains on."""
+    targets: NDArray[Any] | None = None
+    """Features of teachers for every example [n, m]; None without teachers."""
 
 
 class Method(nn.Module, ABC):
@@ -53,6 +67,17 @@ class Method(nn.Module, ABC):
     encoder, in any training loop. Its class takes the encoder's output width, a config and single
     settings by name, `SimCLR(128, temperature=0.2)`, and as keyword arguments what it needs of the
     data, such as `examples`.
+
+    Example:
+        >>> import torch
+        >>> class Agreement(Method):
+        ...     view_count = 2
+        ...     def _loss(self, encoder, views, index):
+        ...         first, second = map(encoder, views)
+        ...         return Loss((first - second).square().mean())
+        >>> views = list(torch.ones(2, 4, 3))
+        >>> Agreement()(torch.nn.Identity(), views, torch.arange(4)).total
+        tensor(0.)
     """
 
     view_count: int
@@ -143,7 +168,13 @@ class Method(nn.Module, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class MethodConfig(Settings, ABC):
-    """Settings of one method; the defaults are those that measured best."""
+    """Settings of one method; the defaults are those that measured best.
+
+    Example:
+        >>> from widefield.methods import SimCLRConfig
+        >>> SimCLRConfig(temperature=0.2).changed({"lr": 1e-3}).flat()["temperature"]
+        0.2
+    """
 
     name: ClassVar[str]
     """Name of the method on the command line and in `run.yaml`."""

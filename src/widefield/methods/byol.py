@@ -58,6 +58,13 @@ class BYOL(Method):
         steps: K, the steps of the training.
         **settings: single settings to replace, by name.
 
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
+        >>> method = BYOL(8, encoder=encoder, steps=100)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
+
     Source: BYOL (Grill et al. 2020), section 3.
     """
 

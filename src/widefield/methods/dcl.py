@@ -50,6 +50,13 @@ def dcl(z1: ContrastedRows, z2: ContrastedRows, *, temperature: Annotated[float,
 class DCL(PairLoss):
     """SimCLR without the positive pair among the negatives.
 
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
+        >>> method = DCL(8, temperature=0.2)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
+
     Source: Decoupled contrastive learning (Yeh et al. 2022).
     """
 

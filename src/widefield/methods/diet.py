@@ -76,6 +76,13 @@ class Diet(DenseHead):
         seed: seed of the head's first rows.
         **settings: single settings to replace, by name.
 
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(1, 4, 1, 2, 4))
+        >>> method = Diet(8, examples=4)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
+
     Source: DIET (Balestriero 2023); S-DIET (2025), section 3, equation 3.
     """
 

@@ -45,6 +45,13 @@ class DietMSE(DenseHead):
         seed: seed of the head's first rows.
         **settings: single settings to replace, by name.
 
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(1, 4, 1, 2, 4))
+        >>> method = DietMSE(8, examples=4)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
+
     Source: S-DIET (2025), section 4.
     """
 

@@ -44,6 +44,12 @@ class HeadMethod(Method):
 
     The training loop has to call `head.optimizer.step()` too.
 
+    Example:
+        >>> from widefield.methods import SDiet
+        >>> method = SDiet(encoder_dim=8, examples=100)
+        >>> isinstance(method, HeadMethod), method.head.examples
+        (True, 100)
+
     Source: S-DIET (2025), section 5.
     """
 
@@ -114,7 +120,12 @@ class HeadMethod(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadConfig(Settings):
-    """Settings of a per-example head and its optimizer."""
+    """Settings of a per-example head and its optimizer.
+
+    Example:
+        >>> HeadConfig(storage="disk").changed({"moments": "bf16"}).storage
+        'disk'
+    """
 
     lr_scale: Annotated[float, Gt(0)] = 1.0
     """Learning rate of rows, as a multiple of lr; where an encoder takes less lr, rows do not."""
@@ -156,7 +167,13 @@ class HeadConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadMethodConfig(PairConfig):
-    """Settings of all methods with a per-example head."""
+    """Settings of all methods with a per-example head.
+
+    Example:
+        >>> from widefield.methods import SDietConfig
+        >>> isinstance(SDietConfig(), HeadMethodConfig), SDietConfig().head.init
+        (True, 'embedding')
+    """
 
     head: HeadConfig = HeadConfig()
     """The rows of the per-example head."""

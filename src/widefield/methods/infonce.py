@@ -68,6 +68,12 @@ def symmetric_infonce(
 ) -> Tensor:
     """Return the mean of `infonce` over both choices of the anchor, of z [b, m] scaled to norm 1.
 
+    Example:
+        >>> z1, z2 = torch.eye(4), torch.eye(4).roll(1, 0)
+        >>> loss = symmetric_infonce(z1, z2, temperature=0.5, eps=1.0)
+        >>> torch.equal(loss, symmetric_infonce(z2, z1, temperature=0.5, eps=1.0))
+        True
+
     Source: Tian (2022), section 2.
     """
     f1, f2 = functional.normalize(z1, dim=1), functional.normalize(z2, dim=1)
@@ -77,6 +83,13 @@ def symmetric_infonce(
 
 class InfoNCE(PairLoss):
     """InfoNCE on the unit sphere, each view the anchor in turn.
+
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
+        >>> method = InfoNCE(8, temperature=0.2)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
 
     Source: Tian (2022), section 2.
     """

@@ -99,6 +99,13 @@ class LeJEPA(Method):
         generator: draws the directions; by default torch's global generator.
         **settings: single settings to replace, by name.
 
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
+        >>> method = LeJEPA(8)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
+
     Source: LeJEPA (Balestriero & LeCun 2025).
     """
 

@@ -51,6 +51,13 @@ def mmcr(
 class MMCR(PairLoss):
     """Maximum manifold capacity: the nuclear norm of the means of two views' projections.
 
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
+        >>> method = MMCR(8)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
+
     Source: MMCR (Yerxa et al. 2023).
     """
 

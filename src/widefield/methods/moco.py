@@ -67,6 +67,13 @@ class MoCo(Method):
         examples: n, the largest length of the queue.
         **settings: single settings to replace, by name.
 
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
+        >>> method = MoCo(8, encoder=encoder, examples=4, queue_size=8)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
+
     Source: MoCo v2 (Chen et al. 2020), MoCo v3 (Chen et al. 2021).
     """
 

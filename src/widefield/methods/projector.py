@@ -18,7 +18,12 @@ from widefield.core.settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectorConfig(Settings):
-    """Shape of the projection head."""
+    """Shape of the projection head.
+
+    Example:
+        >>> ProjectorConfig(layers=2, width=16, dim=8).build(32)(torch.rand(4, 32)).shape
+        torch.Size([4, 8])
+    """
 
     layers: Annotated[int, Ge(0)] = 3
     """Linear layers of the projection head; 0 for none, then rows have the encoder's width."""
@@ -68,7 +73,13 @@ class ProjectorConfig(Settings):
 
 
 class Projector(nn.Sequential):
-    """A projection head that keeps the arguments it was built with."""
+    """A projection head that keeps the arguments it was built with.
+
+    Example:
+        >>> projector = ProjectorConfig(layers=1, dim=8).build(32)
+        >>> isinstance(projector, Projector), projector(torch.rand(4, 32)).shape
+        (True, torch.Size([4, 8]))
+    """
 
     arguments: dict[str, Any]
     """Arguments of `projector`, plain JSON."""

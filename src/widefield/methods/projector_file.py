@@ -17,7 +17,16 @@ PROJECTOR_FILE = "projector.safetensors"
 
 
 def save_projector(head: Projector, folder: str | Path) -> None:
-    """Write `projector.safetensors` atomically, with the arguments of the head."""
+    """Write `projector.safetensors` atomically, with the arguments of the head.
+
+    Example:
+        >>> import tempfile
+        >>> from widefield.methods import ProjectorConfig
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_projector(ProjectorConfig(layers=1, dim=8).build(32), folder)
+        ...     load_projector(folder)(torch.rand(4, 32)).shape
+        torch.Size([4, 8])
+    """
     weights = {key: value.contiguous() for key, value in head.state_dict().items()}
     shape = {"projector": json.dumps(head.arguments)}
     write_atomically(
@@ -32,6 +41,12 @@ def load_projector(folder: str | Path) -> Projector | None:
 
     Raises:
         ValueError: the file is damaged.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     load_projector(folder) is None
+        True
     """
     file = Path(folder) / PROJECTOR_FILE
     if not file.is_file():

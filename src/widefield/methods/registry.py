@@ -15,6 +15,8 @@ from widefield.methods.diet import Diet as Diet
 from widefield.methods.diet import DietConfig as DietConfig
 from widefield.methods.diet_mse import DietMSE as DietMSE
 from widefield.methods.diet_mse import DietMSEConfig as DietMSEConfig
+from widefield.methods.distill import Distill as Distill
+from widefield.methods.distill import DistillConfig as DistillConfig
 from widefield.methods.head_method import HeadConfig as HeadConfig
 from widefield.methods.head_method import HeadMethod as HeadMethod
 from widefield.methods.head_method import HeadMethodConfig as HeadMethodConfig
@@ -67,6 +69,7 @@ METHODS: dict[str, type[MethodConfig]] = {
     "moco": MoCoConfig,
     "byol": BYOLConfig,
     "simsiam": SimSiamConfig,
+    "distill": DistillConfig,
     "supervised": SupervisedConfig,
 }
 """Settings of every method; `METHODS[name]()` has the measured defaults."""

@@ -25,6 +25,13 @@ class RowContrast(HeadMethod):
         context: the run, which decides where the rows are stored; by default they are in memory.
         **settings: single settings to replace, by name.
 
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(1, 4, 1, 2, 4))
+        >>> method = RowContrast(8, examples=4, logit_scale=5.0)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
+
     Source: ours, on the per-example head of S-DIET (2025), section 5.
     """
 

@@ -24,6 +24,13 @@ class SDiet(HeadMethod):
         context: the run, which decides where the rows are stored; by default they are in memory.
         **settings: single settings to replace, by name.
 
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(1, 4, 1, 2, 4))
+        >>> method = SDiet(8, examples=4, label_smoothing=0.5)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
+
     Source: S-DIET (2025), section 5.
     """
 

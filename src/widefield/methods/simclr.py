@@ -78,6 +78,13 @@ LOSSES = {"nt-xent": nt_xent, "one-sided": one_sided}
 class SimCLR(PairLoss):
     """NT-Xent on the projections of two views.
 
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
+        >>> method = SimCLR(8, temperature=0.2)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
+
     Source: SimCLR (Chen et al. 2020).
     """
 

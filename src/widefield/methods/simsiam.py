@@ -41,6 +41,13 @@ class SimSiam(Method):
         stop_gradient: detach the targets; False shows the collapse that this prevents.
         **settings: single settings to replace, by name.
 
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
+        >>> method = SimSiam(8)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
+
     Source: SimSiam (Chen & He 2021), equations 2 to 4; section 4.1 without the stop-gradient.
     """
 

@@ -68,6 +68,12 @@ def spectral_in_ball(z1: Rows, z2: Rows) -> Tensor:
     grows with the fourth power of the projections, so that without the ball most of the training
     only shrinks them.
 
+    Example:
+        >>> import torch
+        >>> z = torch.tensor([[3.0, 0.0], [0.0, 3.0]])
+        >>> torch.equal(spectral_in_ball(z, z), spectral_in_ball(2 * z, 2 * z))  # both are clipped
+        True
+
     Source: HaoChen et al. (2021), S-DIET's scaling (2025).
     """
     radius = math.sqrt(SQUARED_RADIUS / len(z1))
@@ -76,6 +82,13 @@ def spectral_in_ball(z1: Rows, z2: Rows) -> Tensor:
 
 class Spectral(PairLoss):
     """The spectral contrastive loss on the projections of two views.
+
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
+        >>> method = Spectral(8)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
 
     Source: HaoChen et al. (2021); S-DIET (2025), equation 2.
     """

@@ -73,7 +73,12 @@ class Supervised(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisedConfig(MethodConfig):
-    """Settings of `Supervised`."""
+    """Settings of `Supervised`.
+
+    Example:
+        >>> SupervisedConfig(lr=1e-3).name
+        'supervised'
+    """
 
     name: ClassVar[str] = "supervised"
 

@@ -52,5 +52,11 @@ class TargetNetwork(nn.Module):
 
 
 def target_networks(module: nn.Module) -> list[TargetNetwork]:
-    """Return the target networks inside `module`."""
+    """Return the target networks inside `module`.
+
+    Example:
+        >>> from widefield.methods import BYOL
+        >>> len(target_networks(BYOL(8, encoder=nn.Flatten(), steps=100)))
+        1
+    """
     return [part for part in module.modules() if isinstance(part, TargetNetwork)]

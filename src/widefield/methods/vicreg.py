@@ -75,6 +75,13 @@ class VICReg(PairLoss):
 
     Each view has batch statistics of its own, as published.
 
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
+        >>> method = VICReg(8)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
+
     Source: VICReg (Bardes et al. 2022).
     """
 

@@ -27,6 +27,13 @@ class ViewContrast(HeadMethod):
         context: the run, which decides where the rows are stored; by default they are in memory.
         **settings: single settings to replace, by name.
 
+    Example:
+        >>> import torch
+        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
+        >>> method = ViewContrast(8, examples=4)
+        >>> method(encoder, views, torch.arange(4)).total.shape
+        torch.Size([])
+
     Source: ours, on the per-example head of S-DIET (2025), section 5.
     """
 

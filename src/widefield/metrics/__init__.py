@@ -1,6 +1,7 @@
 """Features, layers, encoders -> numbers and pictures of what they hold; nothing is trained."""
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -43,14 +44,20 @@ from widefield.metrics.spectrum import participation_ratio as participation_rati
 from widefield.metrics.spectrum import possible_rank as possible_rank
 from widefield.metrics.spectrum import rankme as rankme
 from widefield.metrics.spectrum import singular_values as singular_values
-from widefield.metrics.spectrum import spectrum_of
+from widefield.metrics.spectrum import spectrum_of as spectrum_of
 from widefield.metrics.spectrum import stable_rank as stable_rank
 from widefield.metrics.tsne import tsne_map as tsne_map
 from widefield.metrics.whitening import whitened as whitened
 
 
 class Diagnostic(NamedTuple):
-    """A measure of a set of features, without labels."""
+    """A measure of a set of features, without labels.
+
+    Example:
+        >>> import torch
+        >>> DIAGNOSTICS["dead_dimensions"].measure(spectrum_of(torch.ones(9, 4)))
+        4
+    """
 
     measure: Callable[[Any], float]
     """Takes the `Spectrum` of the features, which are `spectrum.features`, float64 [n, D]; or, with
@@ -130,3 +137,11 @@ def _measured(entry: Diagnostic, of: Spectrum | Tensor | None) -> float | None:
         return float(entry.measure(of))
     except ValueError:  # not defined for these features
         return None
+
+
+__all__ = sorted(
+    name
+    for name, value in globals().items()
+    if not (name.startswith("_") or isinstance(value, ModuleType))
+    and getattr(value, "__module__", __name__).startswith(__name__)
+)

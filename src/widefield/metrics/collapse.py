@@ -21,7 +21,13 @@ _FLAT = (
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Spread of a set of features, and whether they collapsed."""
+    """Spread of a set of features, and whether they collapsed.
+
+    Example:
+        >>> import torch
+        >>> health(torch.ones(64, 8)).verdict
+        'collapsed'
+    """
 
     effective_rank: float
     """Number of directions weighted by their variance: 1 to `possible_rank`; 0 for equal rows."""

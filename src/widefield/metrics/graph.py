@@ -24,7 +24,14 @@ _MIN_CANDIDATES = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """The k nearest neighbors of each example, the nearest first, without itself or its group."""
+    """The k nearest neighbors of each example, the nearest first, without itself or its group.
+
+    Example:
+        >>> import torch
+        >>> h = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
+        >>> neighbor_graph(h, k=1).index.tolist()
+        [[1], [0], [1]]
+    """
 
     index: NDArray[np.int64]
     """[n, k]."""

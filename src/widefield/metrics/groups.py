@@ -99,7 +99,7 @@ def density_clusters(
 ) -> NDArray[np.int64]:
     """Return the cluster of each point of a map [n, 2], the largest 0, or -1 for none, int64 [n].
 
-    It is HDBSCAN (Campello, Moulavi and Sander 2013) with a minimum cluster size of sqrt(n) / 2,
+    It is HDBSCAN (Campello, Moulavi and Sander 2013) with a minimum cluster size of sqrt(n) / 4,
     so that number and size of clusters grow with n, and of at least five. Groups of `copies`, which
     a map spreads, are in one cluster: the one with most of them, or their own if they suffice.
 
@@ -110,7 +110,7 @@ def density_clusters(
     """
     from sklearn.cluster import HDBSCAN
 
-    smallest = max(_SMALLEST, round(math.sqrt(len(places)) / 2))
+    smallest = max(_SMALLEST, round(math.sqrt(len(places)) / 4))
     if len(places) < 2 * smallest:
         return np.full(len(places), -1)
     found = HDBSCAN(min_cluster_size=smallest, copy=True).fit_predict(places)
@@ -151,7 +151,14 @@ def typical(
 
 @dataclass(frozen=True, kw_only=True)
 class Suspects:
-    """Examples whose label differs from those of their neighbors, the clearest first."""
+    """Examples whose label differs from those of their neighbors, the clearest first.
+
+    Example:
+        >>> rows, named, share = np.array([4]), np.array([1]), np.array([0.9])
+        >>> suspects = Suspects(rows=rows, named=named, share=share, agreement=0.95)
+        >>> suspects.rows[suspects.share > 0.5]
+        array([4])
+    """
 
     rows: NDArray[np.int64]
     """[s]."""

@@ -12,7 +12,12 @@ UNIFORM = 5 / 9
 
 @dataclass(frozen=True, slots=True)
 class Bimodality:
-    """Coefficient of a sample and its 95 % percentile-bootstrap interval."""
+    """Coefficient of a sample and its 95 % percentile-bootstrap interval.
+
+    Example:
+        >>> Bimodality(coefficient=0.8, low=0.6, high=0.9).low > 5 / 9  # no uniform sample
+        True
+    """
 
     coefficient: float
     low: float

@@ -65,7 +65,13 @@ class Spectrum:
 
 
 def spectrum_of(h: Tensor | Spectrum) -> Spectrum:
-    """Return the spectrum of features h [n, D], or h itself if it is one."""
+    """Return the spectrum of features h [n, D], or h itself if it is one.
+
+    Example:
+        >>> spectrum = spectrum_of(torch.eye(4)[:, :2])
+        >>> spectrum.features.shape, spectrum_of(spectrum) is spectrum
+        (torch.Size([4, 2]), True)
+    """
     return h if isinstance(h, Spectrum) else Spectrum(h)
 
 

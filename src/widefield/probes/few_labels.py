@@ -8,9 +8,9 @@ where W and b minimize the mean cross-entropy plus l2 / 2 |W|^2 over the labeled
 By cross-validation over the labeled examples, `l2` and the temperature T minimize the
 cross-entropy with the target
 
-    q(y) = ([y is its class] + 1 / n) / (1 + K / n),
+    q(y) = (m + 1) / (m + 2) if y is its class, and 1 / ((K - 1) (m + 2)) otherwise,
 
-n the labels of its class and K the classes, so that probabilities stay below 1 with few labels.
+m the number of labels and K that of classes, so that probabilities stay below 1 with few labels.
 
 Guo et al. (2017), "On calibration of modern neural networks", section 4.2, is the source of T, and
 Platt (1999), "Probabilistic outputs for support vector machines", section 2.2, that of q.
@@ -49,6 +49,8 @@ class FewLabels:
     held_out: Ints | None
     """Cross-validated class id of each labeled example, [m]; None if a class has one label, or one
     group, only."""
+    held_out_probabilities: Floats | None
+    """Their cross-validated probabilities, [m, K]; NaN where an example is in no fold."""
     l2: float
     temperature: float
 
@@ -87,7 +89,7 @@ def fit_few_labels(
     z = _standardized(h)
     known = z[labeled]
     splits = _splits(y, groups, seed)
-    l2, temperature, held_out = _DEFAULT_L2, 1.0, None
+    l2, temperature, held_out, held_out_p = _DEFAULT_L2, 1.0, None, None
     with threadpool_limits(1):  # 36 small fits: starting threads costs more than they save
         if splits:
             logits_of = {
@@ -102,10 +104,13 @@ def fit_few_labels(
             )
             temperature, held_out = best[l2], np.full(len(y), -1)
             held_out[tested] = logits_of[l2].argmax(1)
+            held_out_p = np.full((len(y), classes), np.nan)
+            held_out_p[tested] = softmax(logits_of[l2] / temperature, axis=1)
         logits = _logits(_fit(known, y, l2), z, classes)
     return FewLabels(
         probabilities=softmax(logits / temperature, axis=1),
         held_out=held_out,
+        held_out_probabilities=held_out_p,
         l2=l2,
         temperature=temperature,
     )
@@ -163,8 +168,8 @@ def _validation_logits(
 
 def _target(y: Ints, classes: int) -> Floats:
     """Return the smoothed one-hot target of each labeled example, [m, K]."""
-    share = 1 / np.bincount(y)[y][:, None]
-    target: Floats = (np.eye(classes)[y] + share) / (1 + classes * share)
+    other = 1 / ((classes - 1) * (len(y) + 2))
+    target: Floats = np.where(np.eye(classes)[y] == 1, 1 - (classes - 1) * other, other)
     return target
 
 

@@ -6,7 +6,9 @@ example is
 
     argmax_i  sum_j u_j max(0, s_ij - c_j),        c_j = max(0, max_{l in L} s_lj),
 
-and it is added to L before the next selection. The sum is the increment of a submodular function,
+over the examples i that are predicted as the class of which L has the fewest, and it is added to L
+before the next selection. Without this limit, a class that is most of the data gets most of the
+suggestions. The sum is the increment of a submodular function,
 so that greedy selection reaches 1 - 1/e of the optimum (Nemhauser et al. 1978). Outliers represent
 no others and are not selected; near-duplicates are not selected twice.
 """
@@ -60,7 +62,7 @@ def suggest(
             candidates = np.sort(rng.choice(candidates, _SAMPLE, replace=False))
         needed = min(count - len(suggested), len(np.unique(groups[candidates])))
         known = np.concatenate([labeled, suggested])
-        selected = _greedy(unit, known, candidates, probabilities[candidates], groups, needed)
+        selected = _greedy(unit, known, candidates, probabilities, groups, needed)
         suggested = np.concatenate([suggested, selected])
     return suggested
 
@@ -75,13 +77,19 @@ def _greedy(
 ) -> NDArray[np.int64]:
     """Return `count` of the rows `candidates`, one a group, by the equation; `labeled` are L."""
     similarity = unit[candidates] @ unit[candidates].T
-    best = np.sort(probabilities, axis=1)
+    best = np.sort(probabilities[candidates], axis=1)
     uncertainty = 1 - (best[:, -1] - best[:, -2])
+    predicted = probabilities.argmax(1)
+    known = np.bincount(predicted[labeled], minlength=probabilities.shape[1])
+    predicted = predicted[candidates]
     covered = np.maximum(0, unit[candidates] @ unit[labeled].T).max(1, initial=0)
     selected: list[int] = []
     for _ in range(count):
         growth = np.maximum(0, similarity - covered) @ uncertainty
-        growth[np.isin(groups[candidates], groups[candidates[selected]])] = -np.inf
+        left = ~np.isin(groups[candidates], groups[candidates[selected]])
+        fewest = known[predicted[left]].min()
+        growth[~left | (known[predicted] > fewest)] = -np.inf
         selected.append(int(growth.argmax()))
+        known[predicted[selected[-1]]] += 1
         covered = np.maximum(covered, similarity[selected[-1]])
     return candidates[selected]

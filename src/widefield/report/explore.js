@@ -3,10 +3,12 @@
 // may be malicious: they reach the page through textContent and aria-label alone, never as HTML.
 (() => {
 const byId = (id) => document.getElementById(id);
-const canvas = byId("map"), pen = canvas.getContext("2d");
+const canvas = byId("map"), pen = canvas?.getContext("2d"); // a page may have no map
 const PAGE = 48, GROUPS = 12, LEGEND = 16, TILE = 30, REACH = 14, END = 65535;
 let head, arrays, n, atlases, closeAt, colors, mask = null, pressed = -1, chosen = -1, hovered = -1;
 let view = { x: 0, y: 0, scale: 1 }, queued = false;
+let selected = new Set(), decided, task, original, past = [], outline = null, unsaved = false;
+const DECISIONS = ["keep", "exclude"], WORDS = ["kept", "excluded"];
 
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
@@ -63,7 +65,9 @@ function tile(row, caption) {
   button.title = head.paths[row];
   button.setAttribute("aria-label", head.paths[row] + (caption ? ", " + caption : ""));
   button.dataset.row = row;
-  button.onclick = () => {
+  mark(button);
+  button.onclick = (event) => {
+    if (event.shiftKey) return toggle(row);
     choose(row, true);
     if (!button.isConnected) byId("name").focus(); // the button was in the list of neighbors, which changed
   };
@@ -116,7 +120,7 @@ function zoom(factor, x = canvas.clientWidth / 2, y = canvas.clientHeight / 2) {
 }
 
 function redraw() {
-  if (queued) return;
+  if (queued || !canvas) return;
   queued = true;
   requestAnimationFrame(() => { queued = false; draw(); });
 }
@@ -132,19 +136,20 @@ function draw() {
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   drawPictures(w, h);
   drawChosen();
+  drawOutline();
 }
 
 // Dots are written as pixels: 50,000 calls of fill would take several frames.
 function drawDots(ratio) {
   const { width, height } = canvas, image = pen.createImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer), side = Math.round(2.5 * ratio);
-  const ids = arrays["ids" + byId("color").value];
+  const ids = arrays["ids" + byId("color").value], [ink] = packed([getComputedStyle(document.body).color]);
   for (const faded of mask ? [true, false] : [false]) {
     for (let i = 0; i < n; i++) {
       if (mask && (mask[i] === 0) !== faded) continue;
       const left = Math.round(toX(i) * ratio), top = Math.round(toY(i) * ratio);
       if (left < 0 || top < 0 || left >= width - side || top >= height - side) continue;
-      const color = faded ? 0x30888888 : colors.packed[ids[i] + 1];
+      const color = selected.has(i) ? ink : faded || decided[i] === 2 ? 0x30888888 : colors.packed[ids[i] + 1];
       for (let dy = 0; dy < side; dy++) {
         const at = (top + dy) * width + left;
         for (let dx = 0; dx < side; dx++) pixels[at + dx] = color;
@@ -177,9 +182,16 @@ function drawPicture(i, side, color) {
   const atlas = atlases[0], long = Math.max(atlas.width, atlas.height);
   const width = (side * atlas.width) / long, height = (side * atlas.height) / long;
   const left = toX(i) - width / 2, top = toY(i) - height / 2;
-  pen.fillStyle = color;
-  pen.fillRect(left - 1.5, top - 1.5, width + 3, height + 3);
+  const border = selected.has(i) ? 3 : 1.5;
+  pen.fillStyle = selected.has(i) ? getComputedStyle(document.body).color : color;
+  pen.fillRect(left - border, top - border, width + 2 * border, height + 2 * border);
+  if (decided[i] === 2) { // excluded
+    pen.fillStyle = getComputedStyle(document.body).backgroundColor;
+    pen.fillRect(left, top, width, height);
+    pen.globalAlpha = 0.25;
+  }
   drawTile(pen, atlas, i, left, top, width, height);
+  pen.globalAlpha = 1;
 }
 
 function drawChosen() {
@@ -198,9 +210,20 @@ function drawChosen() {
   drawPicture(chosen, 72, ink);
 }
 
+function drawOutline() {
+  if (!outline) return;
+  pen.strokeStyle = getComputedStyle(document.body).color;
+  pen.setLineDash([5, 4]);
+  pen.beginPath();
+  for (const [x, y] of outline) pen.lineTo(x, y);
+  pen.closePath();
+  pen.stroke();
+  pen.setLineDash([]);
+}
+
 // Choosing ------------------------------------------------------------------------------------
 
-const nearOf = (row) => arrays.neighbors.subarray(row * head.k, (row + 1) * head.k);
+const nearOf = (row) => (arrays.neighbors ?? new Uint32Array()).subarray(row * head.k, (row + 1) * head.k);
 
 function describe(row) {
   const values = head.colorings.map((coloring, c) => {
@@ -210,30 +233,72 @@ function describe(row) {
   return values.join(", ");
 }
 
+function listTiles(text, rows) {
+  const title = document.createElement("h3"), tiles = document.createElement("div");
+  title.textContent = text;
+  tiles.className = "tiles";
+  byId("near").replaceChildren(...(rows.length ? [title, tiles] : []));
+  showSome(tiles, rows.length, PAGE, (at) => tile(rows[at]));
+}
+
 function choose(row, move) {
   chosen = row;
+  selected.clear();
   for (const button of document.querySelectorAll("[aria-current]")) button.removeAttribute("aria-current");
   for (const button of document.querySelectorAll(`[data-row="${row}"]`)) button.setAttribute("aria-current", "true");
   byId("name").textContent = head.paths[row];
   byId("said").textContent = describe(row);
   byId("large").hidden = false;
   paint(byId("large"), row);
-  const title = document.createElement("h3"), tiles = document.createElement("div");
-  title.textContent = "Nearest neighbors";
-  tiles.className = "tiles";
-  tiles.append(...Array.from(nearOf(row), (near) => tile(near)));
-  byId("near").replaceChildren(title, tiles);
-  if (move) reveal(row);
+  listTiles("Nearest neighbors", Array.from(nearOf(row)));
+  if (move && canvas) reveal(row);
+  showTarget();
   redraw();
 }
 
 function letGo() {
   chosen = -1;
+  selected.clear();
   byId("name").textContent = `No ${head.example} chosen`;
   byId("said").textContent = "";
   byId("large").hidden = true;
   byId("near").replaceChildren();
+  showTarget();
   redraw();
+}
+
+function select(rows) {
+  chosen = -1;
+  selected = new Set(rows);
+  for (const button of document.querySelectorAll("[aria-current]")) button.removeAttribute("aria-current");
+  byId("name").textContent = count(rows.length) + " selected";
+  byId("said").textContent = "";
+  byId("large").hidden = true;
+  listTiles("Selected", rows);
+  showTarget();
+  redraw();
+}
+
+function toggle(row) {
+  if (chosen >= 0) selected.add(chosen);
+  if (!selected.delete(row)) selected.add(row);
+  select([...selected].sort((a, b) => a - b));
+}
+
+// Rows of the map that a polygon in pixels encloses, by the even-odd rule.
+function enclosed(polygon) {
+  const rows = [];
+  for (let i = 0; i < n; i++) {
+    if (mask && mask[i] === 0) continue;
+    const x = toX(i), y = toY(i);
+    let inside = false;
+    polygon.forEach(([x1, y1], at) => {
+      const [x2, y2] = polygon.at(at - 1);
+      if (y1 > y !== y2 > y && x < ((x2 - x1) * (y - y1)) / (y2 - y1) + x1) inside = !inside;
+    });
+    if (inside) rows.push(i);
+  }
+  return rows;
 }
 
 // Moves the map so that an image is visible, away from the border.
@@ -274,6 +339,8 @@ function listen() {
   const gap = () => { const [a, b] = [...held.values()]; return Math.hypot(a[0] - b[0], a[1] - b[1]); };
   canvas.onpointerdown = (event) => {
     canvas.setPointerCapture(event.pointerId);
+    const lasso = event.shiftKey || byId("lasso").getAttribute("aria-pressed") === "true";
+    outline = lasso && held.size === 0 ? [place(event)] : null;
     held.set(event.pointerId, place(event));
     moved = held.size === 1 ? 0 : Infinity;
     if (held.size === 2) spread = gap();
@@ -286,6 +353,7 @@ function listen() {
       return;
     }
     moved += Math.hypot(x - before[0], y - before[1]);
+    if (outline) { outline.push([x, y]); held.set(event.pointerId, [x, y]); redraw(); return; }
     view.x -= (x - before[0]) / view.scale / held.size;
     view.y -= (y - before[1]) / view.scale / held.size;
     held.set(event.pointerId, [x, y]);
@@ -296,7 +364,9 @@ function listen() {
     const isClick = event.type === "pointerup" && held.size === 1 && moved < 5;
     held.delete(event.pointerId);
     const found = isClick ? nearestTo(...place(event), 2 * REACH) : -1;
-    if (found >= 0) choose(found, false);
+    if (found >= 0) { if (event.shiftKey) toggle(found); else choose(found, false); }
+    else if (outline) select(enclosed(outline));
+    outline = null;
   };
   canvas.onpointerleave = () => { hovered = -1; redraw(); };
   canvas.addEventListener("wheel", (event) => {
@@ -319,9 +389,17 @@ function listen() {
   byId("closer").onclick = () => zoom(1.5);
   byId("wider").onclick = () => zoom(1 / 1.5);
   byId("whole").onclick = wholeMap;
+  byId("lasso").onclick = () => {
+    const on = byId("lasso").getAttribute("aria-pressed") !== "true";
+    byId("lasso").setAttribute("aria-pressed", on);
+  };
+  new ResizeObserver(redraw).observe(canvas);
+}
+
+function listenToLists() {
   byId("color").onchange = () => { pressed = -1; mask = null; byId("search").value = ""; recolor(); listNames(); };
   byId("search").oninput = () => { pressed = -1; recolor(); listNames(); };
-  new ResizeObserver(redraw).observe(canvas);
+  byId("these").onclick = () => { select(shownRows()); byId("name").focus(); };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolor);
 }
 
@@ -333,16 +411,20 @@ function hue(id) {
   return `hsl(${(210 + id * 137.508) % 360} ${id % 2 ? 62 : 78}% ${light[Math.floor(id / 2) % 3]}%)`;
 }
 
-function recolor() {
-  const { values } = head.colorings[byId("color").value];
-  const css = ["#8a94a0", ...values.map((_, id) => hue(id))];
+// Returns colors as pixels of four bytes.
+function packed(css) {
   const probe = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
-  const packed = css.map((color) => {
+  return css.map((color) => {
     probe.fillStyle = color;
     probe.fillRect(0, 0, 1, 1);
     return new Uint32Array(probe.getImageData(0, 0, 1, 1).data.buffer)[0];
   });
-  colors = { css, packed };
+}
+
+function recolor() {
+  const { values } = head.colorings[byId("color").value];
+  const css = ["#8a94a0", ...values.map((_, id) => hue(id))];
+  colors = { css, packed: packed(css) };
   legend(values, css);
   redraw();
 }
@@ -371,38 +453,228 @@ function legend(values, css) {
   });
 }
 
+const count = (number) => `${number.toLocaleString("en")} ${head.example}${number === 1 ? "" : "s"}`;
+
+function shownRows() {
+  const rows = [];
+  for (let i = 0; i < n; i++) if (!mask || mask[i]) rows.push(i);
+  return rows;
+}
+
 // Lists the images that match the search or the color, and shows only them on the map.
 function listNames() {
   const wanted = byId("search").value.toLowerCase();
   if (wanted) mask = Uint8Array.from(head.paths, (path) => path.toLowerCase().includes(wanted));
   else if (pressed < 0) mask = null;
-  const rows = [];
-  for (let i = 0; i < n; i++) if (!mask || mask[i]) rows.push(i);
-  byId("count").textContent = mask
-    ? `${rows.length.toLocaleString("en")} of ${n.toLocaleString("en")} ${head.example}s`
-    : `All ${n.toLocaleString("en")} ${head.example}s`;
+  const rows = shownRows();
+  byId("count").textContent = mask ? `${rows.length.toLocaleString("en")} of ${count(n)}` : `All ${count(n)}`;
+  byId("these").textContent = mask ? `Select these ${rows.length.toLocaleString("en")}` : "Select all";
   showSome(byId("found"), rows.length, PAGE, (at) => tile(rows[at]));
   redraw();
 }
 
-function groupBox(group) {
+function groupBox(group, spare) {
   const box = document.createElement("div"), tiles = document.createElement("div");
+  const all = document.createElement("button");
   tiles.className = "tiles";
   if (group.title) {
     const title = document.createElement("h3");
     title.textContent = group.title;
     box.append(title);
   }
+  all.className = "more";
+  all.textContent = spare ? "Select all but the first" : "Select these";
+  if (group.title) all.setAttribute("aria-label", `${all.textContent}: ${group.title}`);
+  all.onclick = () => select(group.rows.slice(spare));
   box.append(tiles);
   showSome(tiles, group.rows.length, PAGE, (at) => tile(group.rows[at], group.captions[at]));
+  box.append(all);
   return box;
 }
 
 function listGroups() {
   for (const box of document.querySelectorAll("[data-section]")) {
     const groups = head.sections[box.dataset.section];
-    showSome(box, groups.length, GROUPS, (at) => groupBox(groups[at]));
+    const spare = Number(box.dataset.section === "duplicates");
+    showSome(box, groups.length, GROUPS, (at) => groupBox(groups[at], spare));
   }
+}
+
+// Decisions -----------------------------------------------------------------------------------
+
+// The labels that are edited are those of a task; without one, a coloring of their own.
+function startDecisions() {
+  decided = new Uint8Array(n); // 0, or 1 + position in DECISIONS
+  if (head.tasks.length === 0) {
+    head.tasks.push(head.colorings.push({ name: "label", values: [] }) - 1);
+    arrays["ids" + head.tasks[0]] = new Int32Array(n).fill(-1);
+  }
+  original = Object.fromEntries(head.tasks.map((at) => [at, arrays["ids" + at].slice()]));
+  const last = head.colorings.push({ name: "decision", values: WORDS }) - 1;
+  arrays["ids" + last] = new Int32Array(n).fill(-1);
+  head.tasks.forEach((at) => byId("task").append(new Option(head.colorings[at].name, at)));
+  byId("task").parentElement.hidden = head.tasks.length === 1;
+  task = head.tasks[0];
+}
+
+const labelOf = (row, at = task) => { const id = arrays["ids" + at][row]; return id < 0 ? "" : head.colorings[at].values[id]; };
+const isChanged = (row) => head.tasks.some((at) => arrays["ids" + at][row] !== original[at][row]);
+
+// What was decided on an image, in words.
+function verdict(row) {
+  const words = decided[row] ? [WORDS[decided[row] - 1]] : [];
+  if (isChanged(row)) words.push(labelOf(row) || "no label");
+  return words.join(", ");
+}
+
+function mark(button) {
+  const row = Number(button.dataset.row), words = verdict(row);
+  button.dataset.decision = decided[row] ? DECISIONS[decided[row] - 1] : isChanged(row) ? "label" : "";
+  let note = button.querySelector("em");
+  if (words && !note) button.append((note = document.createElement("em")));
+  if (note) note.textContent = words;
+  button.setAttribute("aria-label", button.getAttribute("aria-label").split("; decided: ")[0] + (words && "; decided: " + words));
+}
+
+// The images that a key or a button decides on: the one with focus, those selected, or the chosen.
+function targets() {
+  const row = document.activeElement?.dataset.row;
+  if (row !== undefined) return [Number(row)];
+  return selected.size ? [...selected] : chosen < 0 ? [] : [chosen];
+}
+
+function showTarget() {
+  const rows = selected.size ? [...selected] : chosen < 0 ? [] : [chosen];
+  byId("target").textContent = rows.length === 1 ? head.paths[rows[0]] : rows.length ? count(rows.length) : `No ${head.example} chosen`;
+}
+
+// Sets rows to a decision or to a label; set(row) changes one.
+function change(rows, what, set) {
+  if (!rows.length) { byId("tally").textContent = `Choose or select ${head.example}s first.`; return; }
+  past.push(rows.map((row) => [row, decided[row], task, arrays["ids" + task][row]]));
+  rows.forEach(set);
+  changed(rows, `${rows.length === 1 ? head.paths[rows[0]] : count(rows.length)}: ${what}`);
+}
+
+const decide = (value) => (rows) => change(rows, WORDS[value - 1], (row) => { decided[row] = value; });
+
+function label(rows, name) {
+  const values = head.colorings[task].values;
+  name = name.replace(/\p{C}/gu, "").trim();
+  if (!name) return;
+  if (!values.includes(name)) { values.push(name); listClasses(); }
+  change(rows, name, (row) => { arrays["ids" + task][row] = values.indexOf(name); });
+}
+
+function undo() {
+  const last = past.pop() ?? [];
+  for (const [row, decision, at, id] of last) { decided[row] = decision; arrays["ids" + at][row] = id; }
+  changed(last.map(([row]) => row), last.length ? `${count(last.length)}: undone` : "Nothing to undo");
+}
+
+function changed(rows, text) {
+  const at = head.colorings.length - 1, rest = new Set(rows);
+  for (const row of rows) arrays["ids" + at][row] = decided[row] - 1;
+  for (const button of document.querySelectorAll("[data-row]")) if (rest.has(Number(button.dataset.row))) mark(button);
+  const tally = [0, 0, 0];
+  for (let row = 0; row < n; row++) { if (decided[row]) tally[decided[row] - 1]++; tally[2] += isChanged(row); }
+  unsaved ||= rows.length > 0;
+  byId("tally").textContent = `${text}. In all ${tally[0]} kept, ${tally[1]} excluded, ${tally[2]} relabeled.`;
+  if (chosen >= 0) byId("said").textContent = describe(chosen);
+  recolor();
+}
+
+// Buttons of the first nine classes, with their number as key, and a list of all.
+function listClasses() {
+  const { values } = head.colorings[task];
+  byId("classes").replaceChildren(...values.slice(0, 9).map((name, at) => {
+    const button = document.createElement("button"), key = document.createElement("kbd");
+    key.textContent = at + 1;
+    button.append(key, name);
+    button.setAttribute("aria-keyshortcuts", at + 1);
+    button.onclick = () => label(targets(), name);
+    return button;
+  }));
+  byId("known").replaceChildren(...values.map((name) => new Option(name)));
+}
+
+function listenToDecisions() {
+  const keys = {
+    k: () => decide(1)(targets()), x: () => decide(2)(targets()), u: undo, s: save,
+    l: () => byId("lasso")?.click(), m: () => targets().length === 1 && toggle(targets()[0]),
+    a: accept, Escape: letGo,
+  };
+  byId("keep").onclick = keys.k;
+  byId("exclude").onclick = keys.x;
+  byId("undo").onclick = undo;
+  byId("save").onclick = save;
+  byId("accept").hidden = head.predicted === null;
+  byId("accept").onclick = accept;
+  byId("task").onchange = () => { task = Number(byId("task").value); listClasses(); };
+  byId("other").onsubmit = (event) => { event.preventDefault(); label(targets(), byId("class").value); byId("class").value = ""; };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select")) return;
+    const button = event.target.closest("[data-row]"), name = head.colorings[task].values[event.key - 1];
+    const beside = { ArrowRight: "nextElementSibling", ArrowLeft: "previousElementSibling" }[event.key];
+    if (button && beside) button[beside]?.focus();
+    else if (name !== undefined && /^[1-9]$/.test(event.key)) label(targets(), name);
+    else if (event.key in keys) keys[event.key]();
+    else return;
+    event.preventDefault();
+  });
+  window.addEventListener("beforeunload", (event) => { if (unsaved) event.preventDefault(); });
+}
+
+// Gives images the class that was predicted for them.
+function accept() {
+  if (head.predicted === null) return;
+  const { values } = head.colorings[head.predicted], ids = arrays["ids" + head.predicted], rows = targets();
+  for (const id of new Set(rows.map((row) => ids[row]))) label(rows.filter((row) => ids[row] === id), values[id]);
+}
+
+// Every field is quoted, so that commas, quotes and line breaks in names stay part of them.
+const csv = (rows) => rows.map((row) => row.map((cell) => `"${String(cell).replaceAll('"', '""')}"`).join(",") + "\r\n").join("");
+
+function decisionsCsv() {
+  const names = head.tasks.map((at) => head.colorings[at].name), rows = [["path", "decision", ...names]];
+  for (let row = 0; row < n; row++) {
+    const labels = head.tasks.map((at) => labelOf(row, at));
+    if (decided[row] || labels.some(Boolean)) rows.push([head.paths[row], decided[row] ? DECISIONS[decided[row] - 1] : "", ...labels]);
+  }
+  return csv(rows);
+}
+
+// Rows that are labeled and not excluded.
+const labeledRows = () => Array.from({ length: n }, (_, row) => row).filter((row) => decided[row] !== 2 && labelOf(row));
+
+const labelsCsv = () => csv([["path", "label"], ...labeledRows().map((row) => [head.paths[row], labelOf(row)])]);
+
+function coco() {
+  const rows = labeledRows(), ids = arrays["ids" + task];
+  const images = rows.map((row) => ({ id: row + 1, file_name: head.paths[row], width: arrays.width[row], height: arrays.height[row] }));
+  const annotations = images.map(({ id, width, height }, at) => ({
+    id: at + 1, image_id: id, category_id: ids[id - 1] + 1, bbox: [0, 0, width, height], area: width * height, iscrowd: 0,
+  }));
+  const categories = head.colorings[task].values.map((name, id) => ({ id: id + 1, name }));
+  return JSON.stringify({ images, annotations, categories });
+}
+
+function labelStudio() {
+  const result = (name) => [{ from_name: "label", to_name: "image", type: "choices", value: { choices: [name] } }];
+  return JSON.stringify(labeledRows().map((row) => ({
+    data: { image: "/data/local-files/?d=" + encodeURIComponent(head.paths[row]) }, annotations: [{ result: result(labelOf(row)) }],
+  })));
+}
+
+function save() {
+  const [name, make] = { decisions: ["decisions.csv", decisionsCsv], labels: ["labels.csv", labelsCsv], coco: ["coco.json", coco], studio: ["label-studio.json", labelStudio] }[byId("format").value];
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([make()], { type: "text/plain;charset=utf-8" }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  unsaved = unsaved && name !== "decisions.csv";
+  byId("tally").textContent = `Saved ${name} to the folder of downloads.`;
 }
 
 async function start() {
@@ -410,12 +682,15 @@ async function start() {
   n = head.paths.length;
   atlases = await unpackSheets();
   closeAt = new Map(atlases.length > 1 ? head.close.map((row, at) => [row, at]) : []);
+  startDecisions();
   head.colorings.forEach(({ name }, c) => byId("color").append(new Option(name, c)));
   recolor();
-  wholeMap();
+  if (canvas) { wholeMap(); listen(); }
+  listClasses();
   listGroups();
   listNames();
-  listen();
+  listenToLists();
+  listenToDecisions();
 }
 
 start().catch((error) => {

@@ -1,4 +1,4 @@
-"""The page of `explore`: a map of all images, search by name, and groups of images."""
+"""The page of `explore`, `classify` and `search`: a map, groups, names, and decisions on images."""
 
 import base64
 import gzip
@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from typing import Literal
 
 import numpy as np
 from markupsafe import Markup
@@ -35,6 +36,8 @@ class Coloring:
     """Names of the values."""
     ids: NDArray[np.int64]
     """Position in `values` of each image, or -1 for none, [n]."""
+    role: Literal["", "task", "prediction"] = ""
+    """Whether these are labels, which the page can change, or predictions of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +71,16 @@ class ExplorePage:
     images: NDArray[np.uint8]
     """[n, H, W, C]."""
     paths: Sequence[str]
-    points: NDArray[np.floating]
-    """Coordinates of each image on the map, [n, 2]."""
-    neighbors: NDArray[np.int64]
-    """Nearest neighbors of each image, nearest first, [n, k]."""
     colorings: Sequence[Coloring]
     sections: Sequence[Section]
+    sizes: NDArray[np.int64]
+    """Width and height of each file, which exported labels state, [n, 2]."""
+    points: NDArray[np.floating] | None = None
+    """Coordinates of each image on the map, [n, 2]; None for a page without a map."""
+    neighbors: NDArray[np.int64] | None = None
+    """Nearest neighbors of each image, nearest first, [n, k]."""
+    table: Sequence[Sequence[str]] = ()
+    """Scores under the summary, the header first."""
     example: str = "image"
     """Noun for one example."""
     notes: Sequence[str] = ()
@@ -101,22 +108,26 @@ class ExplorePage:
             atlases=atlases,
             script=Markup(script),  # a file of this package, with no values inserted
             script_hash=script_hash,
+            has_map=self.points is not None,
         )
 
     def _packed(self, rows: Sequence[int]) -> str:
         """Return base64 of gzip of a JSON header followed by the arrays."""
-        low = self.points.min(0)
-        extent = np.maximum((self.points.max(0) - low).max(), 1e-9)  # one scale for both axes
-        arrays = {
-            "x": (_MAX_COORDINATE * (self.points[:, 0] - low[0]) / extent).round().astype("<u2"),
-            "y": (_MAX_COORDINATE * (self.points[:, 1] - low[1]) / extent).round().astype("<u2"),
-            "neighbors": self.neighbors.astype("<u4").ravel(),
+        arrays = self._places()
+        neighbors = np.zeros((len(self.paths), 0)) if self.neighbors is None else self.neighbors
+        arrays |= {
+            "neighbors": neighbors.astype("<u4").ravel(),
+            "width": self.sizes[:, 0].astype("<u4"),
+            "height": self.sizes[:, 1].astype("<u4"),
             **{f"ids{i}": c.ids.astype("<i4") for i, c in enumerate(self.colorings)},
         }
+        roles = [c.role for c in self.colorings]
         head = {
             "paths": [_text(path) for path in self.paths],
             "example": self.example,
-            "k": self.neighbors.shape[1],
+            "k": neighbors.shape[1],
+            "tasks": [i for i, role in enumerate(roles) if role == "task"],
+            "predicted": roles.index("prediction") if "prediction" in roles else None,
             "close": list(rows),
             "colorings": [
                 {"name": _text(c.name), "values": [_text(v) for v in c.values]}
@@ -140,6 +151,15 @@ class ExplorePage:
         blocks = (a.tobytes() + b"\0" * (-a.nbytes % 4) for a in arrays.values())
         content = len(text).to_bytes(4, "little") + text + b"".join(blocks)
         return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
+
+    def _places(self) -> dict[str, NDArray[np.generic]]:
+        """Return the coordinates of the map as uint16, if there is one."""
+        if self.points is None:
+            return {}
+        low = self.points.min(0)
+        extent = np.maximum((self.points.max(0) - low).max(), 1e-9)  # one scale for both axes
+        places = (_MAX_COORDINATE * (self.points - low) / extent).round().astype("<u2")
+        return {"x": places[:, 0], "y": places[:, 1]}
 
 
 def _text(name: str) -> str:

@@ -4,9 +4,11 @@ import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from widefield.config.defaults import with_balance
@@ -78,6 +80,7 @@ def build(
     encoder: nn.Module | None = None,
     shard: Shard = WHOLE,
     folder: Path | None = None,
+    targets: NDArray[Any] | None = None,
 ) -> TrainState:
     """Build encoder, method, views, optimizers and learning rates of a training run.
 
@@ -90,6 +93,7 @@ def build(
         encoder: an encoder to train instead of a new one.
         shard: which examples this process trains on.
         folder: folder for files of the method.
+        targets: features of teachers for every example, where the method has teachers.
 
     Raises:
         ValueError: settings, views and data do not fit together.
@@ -132,12 +136,13 @@ def build(
         generator=generator,
         folder=folder,
         shard=shard,
+        targets=targets,
     )
     with seeded(recipe.seed):
         method = with_balance(recipe.method, steps=len(rates)).build(context).to(device)
-    targets = [target.encoder for target in target_networks(method)]
+    frozen = [target.encoder for target in target_networks(method)]
     frozen_modules = [
-        norm for network in (encoder, *targets) for norm in freeze_init(network, recipe)
+        norm for network in (encoder, *frozen) for norm in freeze_init(network, recipe)
     ]
     model = PretrainModel(encoder, method, frozen_modules, micro_batch=recipe.micro_batch)
     return TrainState(

@@ -1,41 +1,71 @@
-"""The processes of one run, as started by torchrun, and their communication."""
+"""Where a step computes, and the processes of one run, as started by torchrun."""
 
+import atexit
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from widefield.core.hardware import choose_precision
 from widefield.core.types import Precision, Shard
-
-if TYPE_CHECKING:  # slow to import, and needed for training only
-    from lightning.fabric import Fabric
-    from lightning.fabric.plugins.precision import Precision as PrecisionPlugin
 
 _TIMEOUT = timedelta(minutes=10)  # after which a rank counts as failed
 
 T = TypeVar("T")
 
 
-def single_fabric(device: torch.device) -> "Fabric":
-    """Return Fabric for this process alone, with the precision `auto` of `device`."""
-    from lightning.fabric import Fabric
+@dataclass(frozen=True)
+class Compute:
+    """Where a step computes and how precisely.
 
-    precision_plugin = _precision_plugin(device, choose_precision("auto", device))
-    return Fabric(accelerator=device.type, devices=1, plugins=precision_plugin, loggers=[])
+    Args:
+        device: of weights and batches.
+        precision: arithmetic of the forward pass; weights and gradients stay float32.
+        world: processes that take the step together; gradients are their means.
 
+    Example:
+        >>> compute = Compute(torch.device("cpu"), "bf16-mixed")
+        >>> with compute.autocast():
+        ...     torch.ones(2, 2) @ torch.ones(2, 2)
+        tensor([[2., 2.],
+                [2., 2.]], dtype=torch.bfloat16)
+    """
 
-def _precision_plugin(device: torch.device, precision: Precision) -> "PrecisionPlugin":
-    """Return a precision plugin: for a precision by name Fabric would print a line."""
-    from lightning.fabric.plugins import precision as plugins
+    device: torch.device
+    precision: Precision
+    world: int = 1
 
-    if precision == "32-true":
-        return plugins.Precision()
-    return plugins.MixedPrecision(precision="bf16-mixed", device=device.type)
+    @classmethod
+    def alone(cls, device: torch.device) -> "Compute":
+        """Return that of this process alone, with the precision `auto` of `device`."""
+        return cls(device, choose_precision("auto", device))
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the forward pass computes in bfloat16."""
+        return self.precision == "bf16-mixed"
+
+    def autocast(self) -> torch.autocast:
+        """Context of a forward pass."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.is_mixed)
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """Return `module` with gradients averaged over the processes."""
+        if self.world == 1:
+            return module
+        return DistributedDataParallel(
+            module, device_ids=None if self.device.type == "cpu" else [self.device]
+        )
+
+    def cast(self, views: list[Tensor]) -> list[Tensor]:
+        """Return the views in the type that the forward pass computes in."""
+        return [view.bfloat16() for view in views] if self.is_mixed else views
 
 
 class DistributedContext:
@@ -57,23 +87,14 @@ class DistributedContext:
     """
 
     def __init__(self, device: torch.device, precision: Precision) -> None:
-        from lightning.fabric import Fabric
-        from lightning.fabric.strategies.ddp import DDPStrategy
-
-        rank, world, local = _read_torchrun_env()
-        self.shard = Shard(rank, world)
-        self.fabric = Fabric(
-            accelerator=device.type,
-            devices=local,
-            num_nodes=world // local,
-            strategy=DDPStrategy(timeout=_TIMEOUT) if world > 1 else "auto",
-            plugins=_precision_plugin(device, precision),
-            loggers=[],
-        )
+        rank, world, local_rank = _read_torchrun_env()
+        if device.type == "cuda":
+            device = torch.device("cuda", local_rank)
+        self.shard, self.compute = Shard(rank, world), Compute(device, precision, world)
         self._control: distributed.ProcessGroup | None = None
         if world > 1:
             with self.rank_failure_errors():
-                self.fabric.launch()
+                _join_processes(device)
                 # A group of its own, so that control messages never wait for a GPU.
                 group = distributed.new_group(backend="gloo", timeout=_TIMEOUT)
                 assert isinstance(group, distributed.ProcessGroup)
@@ -138,19 +159,29 @@ class DistributedContext:
             ) from error
 
 
+def _join_processes(device: torch.device) -> None:
+    """Join the processes of the run, unless the caller has."""
+    if distributed.is_initialized():
+        return
+    if device.type == "cpu":
+        distributed.init_process_group("gloo", timeout=_TIMEOUT)
+        return
+    torch.cuda.set_device(device)
+    distributed.init_process_group("nccl", timeout=_TIMEOUT, device_id=device)
+    atexit.register(distributed.destroy_process_group)  # else NCCL warns
+
+
 def _read_torchrun_env() -> tuple[int, int, int]:
-    """Return rank, number of ranks, and number of ranks on this machine."""
-    counts = {
-        name: os.environ.get(name, default)
-        for name, default in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_WORLD_SIZE", "1"))
-    }
+    """Return rank, number of ranks, and rank among those of this machine."""
+    defaults = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+    counts = {name: os.environ.get(name, default) for name, default in defaults.items()}
     for name, text in counts.items():
         if not (text.isascii() and text.isdecimal() and len(text) < 9):
             raise ValueError(f"{name} is {text!r}, no whole number: unset it, or start by torchrun")
-    rank, world, local = map(int, counts.values())
-    if rank >= world or not 1 <= local <= world or world % local:
+    rank, world, local, local_rank = map(int, counts.values())
+    if rank >= world or not 1 <= local <= world or world % local or local_rank >= local:
         raise ValueError(
-            f"RANK {rank}, WORLD_SIZE {world} and LOCAL_WORLD_SIZE {local} do not fit together: "
-            "unset them, or start by torchrun"
+            f"RANK {rank}, WORLD_SIZE {world}, LOCAL_RANK {local_rank} and LOCAL_WORLD_SIZE "
+            f"{local} do not fit together: unset them, or start by torchrun"
         )
-    return rank, world, local
+    return rank, world, local_rank

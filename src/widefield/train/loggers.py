@@ -20,8 +20,12 @@ def check_logger(name: str) -> None:
         ValueError: it is unknown or not installed; the message says what to install.
     """
     check_name("logger", name, get_args(LoggerName))
-    if importlib.util.find_spec(name) is None:
-        raise ValueError(f"logger {name} needs the package {name}: pip install {name}")
+    for package in (name, "lightning"):
+        if importlib.util.find_spec(package) is None:
+            raise ValueError(
+                f"logger {name} needs the package {package}: "
+                f"pip install 'widefield[loggers]' {name}"
+            )
 
 
 def open_logger(name: LoggerName, run: Path) -> Any:

@@ -3,17 +3,14 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from widefield.data import Loader
+from widefield.train.distributed import Compute
 from widefield.train.state import TrainState
 from widefield.train.step import StepMetrics, TrainStep
-
-if TYPE_CHECKING:
-    from lightning.fabric import Fabric
 
 OnStep = Callable[[StepMetrics], None]
 
@@ -21,9 +18,9 @@ OnStep = Callable[[StepMetrics], None]
 class Trainer:
     """Trains a state, in place, on the batches of a loader."""
 
-    def __init__(self, state: TrainState, *, fabric: "Fabric", loader: Loader) -> None:
-        self.state, self.fabric, self.loader = state, fabric, loader
-        self.step = TrainStep(state, fabric=fabric)
+    def __init__(self, state: TrainState, *, compute: Compute, loader: Loader) -> None:
+        self.state, self.compute, self.loader = state, compute, loader
+        self.step = TrainStep(state, compute=compute)
 
     def fit(self, epochs: int, *, on_step: OnStep, on_epoch: OnStep) -> None:
         """Train until `epochs` are finished.
@@ -61,7 +58,7 @@ class Trainer:
         row_wait_start = sum(storage.wait_seconds for storage in heads)
         for batch in loader.epoch(state.epoch, start=state.epoch_step):
             _add(state.sums, self.step(batch))
-            images += len(batch.index) * self.fabric.world_size
+            images += len(batch.index) * self.compute.world
             seconds = time.perf_counter() - start_time
             rows_wait = sum(storage.wait_seconds for storage in heads) - row_wait_start
             yield StepMetrics(

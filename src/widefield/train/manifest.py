@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from widefield.core.files import write_atomically
 from widefield.core.memory import check_memory
 from widefield.data import Dataset
+from widefield.data.skipped import EXCLUDED
 
 _METADATA = b"widefield"
 
@@ -65,6 +66,17 @@ class Manifest:
         """Path of every example that the run is trained on, in order."""
         paths: list[str] = self._read("path")["path"].to_pylist()
         return paths
+
+    def excluded(self) -> tuple[str, ...]:
+        """Path of every example that was left out of the run on request."""
+        if not self.file.exists():  # a run that was killed at its start
+            return ()
+        self._check_file()
+        try:
+            table = pq.read_table(self.file, columns=["path", "skipped"])
+            return tuple(table.filter(pc.equal(table["skipped"], EXCLUDED))["path"].to_pylist())
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            raise self._damaged(error) from error
 
     def digests(self) -> NDArray[np.uint64]:
         """Digest of every example that the run is trained on, uint64 [n]."""
@@ -144,8 +156,8 @@ class Manifest:
             only_new = not allow_new and set(used["path"].to_pylist()) < set(dataset.paths)
             hint = "add new examples with --resume and more --epochs" if only_new else "restore it"
             raise ValueError(
-                f"the data changed since the run began: {change}; "
-                f"{hint}, or start a new run with another --out"
+                f"the data changed since the run began: {change}; {hint}, or go on from its "
+                f"encoder in a new run: --init {self.file.parent} with another --out"
             )
         return len(dataset) - n
 
@@ -158,11 +170,7 @@ class Manifest:
             table = pq.read_table(self.file, columns=["index", *columns])
             used = table.filter(pc.is_valid(table["index"])).select(columns)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-            reason = " ".join(str(error).split())[:80]
-            raise ValueError(
-                f"{self.file} is damaged or lacks a column ({reason}): restore it, or "
-                "start a new run"
-            ) from error
+            raise self._damaged(error) from error
         kinds = {"path": pa.types.is_string, "digest": pa.types.is_uint64}
         for name in columns:
             column, is_type = used[name], kinds.get(name, pa.types.is_int64)
@@ -171,6 +179,12 @@ class Manifest:
                     f"{self.file}: column {name!r} has the wrong type: restore the file"
                 )
         return used
+
+    def _damaged(self, error: Exception) -> ValueError:
+        reason = " ".join(str(error).split())[:80]
+        return ValueError(
+            f"{self.file} is damaged or lacks a column ({reason}): restore it, or start a new run"
+        )
 
     def _check_file(self) -> None:
         """Check that the file exists and ends as a Parquet file does."""

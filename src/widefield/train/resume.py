@@ -27,9 +27,9 @@ def in_order(
     """
     if not folder.has_checkpoint():
         has_manifest = folder.manifest.file.exists()
-        return folder.manifest.in_order(dataset) if has_manifest else dataset, None
+        return folder.in_order(dataset) if has_manifest else dataset, None
     ranks.on_rank_zero(lambda: _finish_growth(folder))
-    dataset, growth = folder.manifest.in_order(dataset), folder.manifest.growth()
+    dataset, growth = folder.in_order(dataset), folder.manifest.growth()
     known, began = len(folder.manifest.paths()), warmup_epochs(folder.recipe(), growth)
     if began > recipe.epochs / 2:  # fewer epochs: what is left of the warm-up is shortened too
         began = min(began, max(recipe.epochs / 2, _shared(folder)["epoch"]))

@@ -17,6 +17,7 @@ from widefield.evaluation.monitor import Monitor
 from widefield.evaluation.wide import fit_on_dataset
 from widefield.methods import Projector, save_projector
 from widefield.metrics import Health
+from widefield.report.notebook import notebook_html
 from widefield.train.adversary import adversary_log
 from widefield.train.build import DataInfo, build, check_view_policy, rank_seed, warmup_epochs
 from widefield.train.checkpoint import INVALID_CHECKPOINT, load_sharded, save_sharded
@@ -71,6 +72,13 @@ class Pretrained:
         """Return the folder of the run."""
         return str(self.run)
 
+    def _repr_html_(self) -> str:
+        """Return what `widefield pretrain` prints, for Jupyter."""
+        lines = [self.health.line()]
+        lines += [] if self.comparison is None else self.comparison.lines()
+        title = f"{self.run}: {self.steps} steps, {self.images_per_second:,.0f} examples/s"
+        return notebook_html(title, lines=[*lines, f"next: {self.next_command}"])
+
 
 class PretrainRun:
     """Training of one call of `pretrain`, with its logs, checkpoints and encoders.
@@ -92,7 +100,7 @@ class PretrainRun:
         self.recipe, self.dataset, self.folder = recipe, dataset, folder
         self.growth = growth or Growth(first=len(dataset), warmup_epochs=warmup_epochs(recipe))
         self.console, self.ranks, self.logger = console, ranks, logger
-        device, shard = ranks.fabric.device, ranks.shard
+        device, shard = ranks.compute.device, ranks.shard
         info, rows = DataInfo.of(dataset, growth), folder.rows_folder
         self.state = build(
             recipe,
@@ -101,6 +109,7 @@ class PretrainRun:
             encoder=copy.deepcopy(init),
             shard=shard,
             folder=rows,
+            targets=folder.targets(len(dataset)),
         )
         check_view_policy(self.state.views, self.state.method, dataset, recipe.views.names)
         self.loader = Loader(
@@ -163,10 +172,9 @@ class PretrainRun:
                 f"{folder.path} are done: give more --epochs"
             )
         self._restore(saved, new)
-        examples = len(self.dataset)
         ranks.on_rank_zero(lambda: self._save_missing_encoder(growth))
         ranks.on_rank_zero(
-            lambda: folder.update_settings(self.recipe, data=source, examples=examples)
+            lambda: folder.update_settings(self.recipe, data=source, dataset=self.dataset)
         )
         ranks.on_rank_zero(folder.remove_temp_files)
         self._print(f"resuming {folder.path} after epoch {done} of {self.recipe.epochs}")
@@ -265,7 +273,7 @@ class PretrainRun:
         }
         with self.request, self.bar:
             try:
-                trainer = Trainer(self.state, fabric=self.ranks.fabric, loader=self.loader)
+                trainer = Trainer(self.state, compute=self.ranks.compute, loader=self.loader)
                 trainer.fit(self.recipe.epochs, **callbacks)
             except Stop:
                 self._checkpoint()
@@ -289,7 +297,7 @@ class PretrainRun:
             health=self.monitor.last_health(),
             comparison=self.monitor.comparison,
             finished=not self.stopped_by,
-            next_command=next_command(self.folder.path, self.dataset),
+            next_command=next_command(self.folder.path, self.dataset, self.recipe.encoder.name),
         )
 
     def _log_step(self, metrics: StepMetrics) -> None:

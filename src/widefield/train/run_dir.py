@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -10,8 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from widefield.config.recipe import Recipe
 from widefield.core.files import is_temp_file, make_folders, remove_empty, write_atomically
+from widefield.core.names import printable
 from widefield.core.plain_yaml import read_yaml, yaml_text
 from widefield.core.types import Size, as_black_white, is_black_white
 from widefield.core.validation import is_valid
@@ -62,6 +67,35 @@ class RunFolder:
     def rows_folder(self) -> Path:
         """Folder of the rows of a per-example head on disk."""
         return self.path / "rows"
+
+    @property
+    def targets_file(self) -> Path:
+        """The features of teachers, a row for each example."""
+        kept = self.path / "teacher"
+        return (kept if kept.exists() else self._temp_teacher) / "rows.npy"
+
+    @property
+    def _temp_teacher(self) -> Path:
+        """Temporary name of the folder of teachers, until `run.yaml` is written."""
+        return self.path / ".teacher.draft"
+
+    def targets(self, examples: int) -> NDArray[Any] | None:
+        """Return the features of teachers, mapped from disk; None for a run without teachers.
+
+        Raises:
+            ValueError: the file is damaged, or of another number of examples.
+        """
+        if not self.targets_file.exists():
+            return None
+        try:
+            rows = np.load(self.targets_file, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError):
+            rows = np.empty(0)
+        if rows.ndim != 2 or len(rows) != examples or rows.dtype != np.float16:
+            raise ValueError(
+                f"{self.targets_file} is damaged or of other examples: remove it, and resume"
+            )
+        return rows
 
     @property
     def init_folder(self) -> Path:
@@ -139,7 +173,8 @@ class RunFolder:
 
     def remove_incomplete(self) -> None:
         """Remove the files of a run that ended before its first step."""
-        for folder in (self.rows_folder, self.init_folder, self._temp_init):
+        drafts = (self._temp_init, self._temp_teacher)
+        for folder in (self.rows_folder, self.init_folder, *drafts):
             shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
         tables = (self.path / name for name in ("metrics.csv", "steps.csv"))
@@ -164,6 +199,7 @@ class RunFolder:
             save_encoder(start, self._temp_init)
         self.write_settings(settings)
         self.rename_init()
+        self.rename_teacher()
         self.manifest.write(dataset, growth)
 
     def rename_init(self) -> None:
@@ -171,20 +207,31 @@ class RunFolder:
         with suppress(FileNotFoundError):
             self._temp_init.rename(self.init_folder)
 
+    def rename_teacher(self) -> None:
+        """Rename the temporary folder of teachers, if it is there."""
+        with suppress(FileNotFoundError):
+            self._temp_teacher.rename(self.path / "teacher")
+
     def rename_manifest(self, checksum: Any) -> None:
         """Rename the pending manifest, if it has the `checksum` in the last checkpoint."""
         pending = self.pending_manifest
         if pending.file.exists() and pending.checksum() == checksum:
             pending.file.rename(self.manifest.file)
 
-    def update_settings(self, recipe: Recipe, *, data: str | None, examples: int) -> None:
+    def update_settings(self, recipe: Recipe, *, data: str | None, dataset: Dataset) -> None:
         """Write the settings that a resume changed into `run.yaml`.
 
         `data` is the data spec of the examples, None for arrays.
         """
         settings, now = self.settings(), recipe.to_dict()
         new_recipe = {**settings["recipe"], **{name: now[name] for name in RESUME_SETTINGS}}
-        new_settings = {**settings, "recipe": new_recipe, "examples": examples}
+        tasks = {task: list(names) for task, names in dataset.classes.items()}
+        new_settings = {
+            **settings,
+            "recipe": new_recipe,
+            "examples": len(dataset),
+            "tasks": tasks,
+        }
         if data is not None:  # the files may have moved
             new_settings["data"] = data
         if new_settings != settings:
@@ -210,6 +257,17 @@ class RunFolder:
             ValueError: `run.yaml` does not hold a recipe of this version.
         """
         return load_recipe(self._existing_settings_file())
+
+    def in_order(self, dataset: Dataset) -> Dataset:
+        """Return the same examples and classes in the order of the run, then new ones.
+
+        A new class may have a name that sorts before another.
+
+        Raises:
+            ValueError: as `Manifest.in_order`.
+        """
+        tasks = self.settings().get("tasks", {})
+        return self.manifest.in_order(dataset).with_class_order(tasks)
 
     def group(self) -> str | None:
         """Return which examples of the run belong together, as given to `pretrain`.
@@ -302,10 +360,11 @@ def read_settings(file: Path) -> dict[str, Any]:
     if not isinstance(settings, dict) or not {"data", "recipe"} <= settings.keys():
         raise ValueError(f"{file} describes no run: data or recipe is missing")
     if settings.get("format") != FORMAT:
+        wrote = f"widefield=={settings.get('widefield')}"
         raise ValueError(
             f"{file} has format {settings.get('format')!r} and this version of widefield reads "
-            f"format {FORMAT}: use widefield {settings.get('widefield')}, which wrote it, or start "
-            "a new run"
+            f"format {FORMAT}: start a new run, or go back to the version that wrote it, "
+            f"{shlex.join(['pip', 'install', printable(str(wrote))])}"
         )
     for name, kind in _KINDS.items():
         if not isinstance(settings.get(name, kind()), kind):

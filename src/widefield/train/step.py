@@ -19,11 +19,10 @@ from widefield.core.types import Batch, Loss
 from widefield.methods.base import Method
 from widefield.methods.target import target_networks
 from widefield.train.adversary import frozen_state, loss_gradients
+from widefield.train.distributed import Compute
 from widefield.views.base import AugmentContext
 
 if TYPE_CHECKING:
-    from lightning.fabric import Fabric
-
     from widefield.train.state import TrainState
 
 
@@ -98,29 +97,31 @@ class PretrainModel(nn.Module):
 class TrainStep:
     """Takes training steps of a state, in place, and those of adversarial views."""
 
-    def __init__(self, state: "TrainState", *, fabric: "Fabric") -> None:
-        self.state, self.fabric = state, fabric
-        self.model, self.optimizer = fabric.setup(state.model, state.optimizer)
-        self.head_optimizers = state.head_optimizers
+    def __init__(self, state: "TrainState", *, compute: Compute) -> None:
+        self.state, self.compute = state, compute
+        self.model = compute.wrap(state.model)
         self.model.train()
         self.views: nn.Module = state.views
         if state.adversary is not None:
-            self.views, self.adversary = fabric.setup(state.views, state.adversary)
+            self.views = compute.wrap(state.views)
 
     def __call__(self, batch: Batch) -> dict[str, Tensor]:
         """Take a step on `batch`; return its loss and parts, detached, without waiting for them."""
         state = self.state
         lr = float(state.rates[state.step])
-        for optimizer in (state.optimizer, *self.head_optimizers):
+        optimizers = (state.optimizer, *state.head_optimizers)
+        for optimizer in optimizers:
             set_learning_rate(optimizer, lr)
         with torch.no_grad():
             views = self.draw(batch)
-        # As numpy, because DistributedDataParallel would move a tensor to the device.
-        total, parts = self.model(views, batch.index.numpy())
-        self.fabric.backward(total)
-        for optimizer in (self.optimizer, *self.head_optimizers):
+        with self.compute.autocast():
+            # As numpy, because DistributedDataParallel would move a tensor to the device.
+            total, parts = self.model(self.compute.cast(views), batch.index.numpy())
+        total, parts = total.float(), {name: value.float() for name, value in parts.items()}
+        total.backward()
+        for optimizer in optimizers:
             optimizer.step()
-        self.optimizer.zero_grad()
+        state.optimizer.zero_grad()
         state.model.method.after_step()
         state.step += 1
         state.epoch_step += 1
@@ -131,19 +132,21 @@ class TrainStep:
 
     def adversarial_step(self, batch: Batch) -> Tensor:
         """Take a step of the views on minus the loss of new views; return that loss."""
+        adversary = self.state.adversary
+        assert adversary is not None
         with frozen_state(self.state.model):
             views = self.draw(batch)
-            with self.fabric.autocast():
+            with self.compute.autocast():
                 total: Tensor = self.state.model(views, batch.index)[0]
-            self.fabric.backward(-total)
-        self.adversary.step()
-        self.adversary.zero_grad()
+            (-total).backward()  # type: ignore[no-untyped-call]
+        adversary.step()
+        adversary.zero_grad()
         return total.detach()
 
     def draw(self, batch: Batch) -> list[Tensor]:
         """Return as many views as the method needs."""
         state = self.state
-        gradients = partial(loss_gradients, state.model, batch.index, self.fabric.autocast)
+        gradients = partial(loss_gradients, state.model, batch.index, self.compute.autocast)
         context = AugmentContext(mask=batch.mask, gradients=gradients)
         return self.views(batch.x, state.model.method.view_count, state.generator, context)
 

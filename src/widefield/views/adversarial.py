@@ -37,6 +37,14 @@ class Adversarial(Augmentation):
         budget: L-infinity norm of delta, in units of the images' range.
         steps: steps of ascent; each costs a forward and a backward pass.
 
+    Example:
+        >>> views = Adversarial(budget=0.1, steps=2)
+        >>> context = AugmentContext(gradients=lambda views: [torch.ones_like(v) for v in views])
+        >>> x = torch.full((2, 3, 8, 8), 0.5)
+        >>> (view,) = views(x, 1, context=context)
+        >>> bool(((view - x).abs() <= 0.1 + 1e-6).all())
+        True
+
     Source: Kim et al. (2020), whom Wen & Li (2021) follow in Figure 1; Madry et al. (2018) for the
     steps.
     """

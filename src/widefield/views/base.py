@@ -12,7 +12,12 @@ from widefield.core.names import plain_attributes
 
 
 class AugmentContext(NamedTuple):
-    """Inputs of an augmentation other than the images; its attributes declare which it needs."""
+    """Inputs of an augmentation other than the images; its attributes declare which it needs.
+
+    Example:
+        >>> AugmentContext(mask=torch.ones(2, 1, 8, 8, dtype=torch.bool)).gradients is None
+        True
+    """
 
     mask: Tensor | None = None
     """Pixels of the planted object, bool [B, 1 or C, H, W]."""
@@ -33,6 +38,15 @@ class Augmentation(nn.Module, ABC):
 
     Images and views are in [0, 1]; the encoder normalizes them. An augmentation with parameters is
     trained as an adversary of the encoder. In evaluation mode every view is the image itself.
+
+    Example:
+        >>> import torch
+        >>> class Darker(Augmentation):
+        ...     def augment(self, views, generator, context):
+        ...         return [view / 2 for view in views]
+        >>> (view,) = Darker()(torch.ones(2, 3, 8, 8), 1)
+        >>> float(view.max())
+        0.5
     """
 
     needs_mask: bool = False
@@ -127,6 +141,12 @@ class Augmentation(nn.Module, ABC):
 
 
 def trained_parameters(views: Augmentation) -> list[tuple[nn.Parameter, float]]:
-    """Return the trained parameters of `views`, each with its learning rate."""
+    """Return the trained parameters of `views`, each with its learning rate.
+
+    Example:
+        >>> from widefield.views import build_views
+        >>> [len(trained_parameters(build_views(name))) for name in ("expert", "viewmaker")]
+        [0, 46]
+    """
     parts = [part for part in views.modules() if isinstance(part, Augmentation)]
     return [(p, part.lr) for part in parts if part.lr is not None for p in part.parameters()]

@@ -49,6 +49,13 @@ class ObjectNoise(Augmentation):
     Args:
         std: standard deviation, in units of the images' range.
 
+    Example:
+        >>> mask = torch.zeros(2, 1, 8, 8, dtype=torch.bool)
+        >>> x = torch.rand(2, 3, 8, 8)
+        >>> (view,) = ObjectNoise(std=0.1)(x, 1, context=AugmentContext(mask=mask))
+        >>> torch.equal(view, x)  # there is no object
+        True
+
     Source: Feature Dropout (Tamkin et al. 2022), section 4, where noise on a dominant feature
     lets the weaker ones be learned.
     """

@@ -13,7 +13,13 @@ Stage = Literal["image", "picture", "spectrogram", "samples", "any"]
 
 
 class Policy(NamedTuple):
-    """A named augmentation with its settings."""
+    """A named augmentation with its settings.
+
+    Example:
+        >>> from widefield.views import VIEWS
+        >>> VIEWS["cutout"].stage
+        'picture'
+    """
 
     summary: str
     """One sentence on its effect and its source."""

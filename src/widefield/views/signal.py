@@ -55,6 +55,11 @@ class Scale(SignalAugmentation):
 
     Args:
         spread: deviation of the logarithm of the gain.
+
+    Example:
+        >>> (view,) = Scale(spread=0.2)(torch.ones(2, 3, 1, 16), 1)
+        >>> bool((view.std(-1) == 0).all())  # one gain for each channel
+        True
     """
 
     @checked
@@ -72,6 +77,11 @@ class TimeMask(SignalAugmentation):
 
     Args:
         share: maximum length of the run, as a share of the window; lengths are uniform.
+
+    Example:
+        >>> (view,) = TimeMask(share=0.5)(torch.rand(2, 3, 1, 16), 1)
+        >>> view.shape
+        torch.Size([2, 3, 1, 16])
     """
 
     @checked
@@ -92,6 +102,11 @@ class ChannelDrop(SignalAugmentation):
 
     Args:
         prob: probability that a channel is dropped.
+
+    Example:
+        >>> (view,) = ChannelDrop(prob=1.0)(torch.rand(2, 3, 1, 16), 1)
+        >>> (view.std(-1) > 0).sum((1, 2)).tolist()  # channels that are left
+        [1, 1]
     """
 
     @checked

@@ -7,7 +7,14 @@ from widefield.views.base import Augmentation, AugmentContext, Views
 
 
 class Identity(Augmentation):
-    """Views that are the image itself."""
+    """Views that are the image itself.
+
+    Example:
+        >>> import torch
+        >>> x = torch.rand(2, 3, 8, 8)
+        >>> torch.equal(Identity()(x, 1)[0], x)
+        True
+    """
 
     any_input_range = True
 

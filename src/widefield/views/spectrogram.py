@@ -17,6 +17,12 @@ class Spectrogram(Augmentation):
 
     Args:
         front_end: settings of the spectrogram, those of the encoder that sees the views.
+
+    Example:
+        >>> from widefield.core.logmel import FrontEnd
+        >>> (view,) = Spectrogram(FrontEnd(rate=8000, samples=8000))(torch.zeros(2, 1, 1, 8000), 1)
+        >>> view.shape
+        torch.Size([2, 1, 64, 64])
     """
 
     pixel_aligned = False

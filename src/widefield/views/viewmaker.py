@@ -197,7 +197,12 @@ class PublishedViewmakerSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class ViewmakerSettings(Settings):
-    """Settings of viewmaker and mask-viewmaker."""
+    """Settings of viewmaker and mask-viewmaker.
+
+    Example:
+        >>> ViewmakerSettings(viewmaker_budget=0.1).changed({"viewmaker_lr": 2e-3}).viewmaker_budget
+        0.1
+    """
 
     viewmaker_budget: Annotated[float, Gt(0)] = 0.05
     """Mean absolute change of a number, in units of the images' range."""

@@ -102,6 +102,11 @@ class PublishedWaveAugment(SignalAugmentation):
     The run has a share of U(.08, 1) of the time; the rest is silent. The level of the noise is not
     published: here its deviation is a tenth of the root mean square of the spectrum.
 
+    Example:
+        >>> (view,) = PublishedWaveAugment()(torch.zeros(2, 1, 1, 4000), 1)
+        >>> view.shape
+        torch.Size([2, 1, 1, 4000])
+
     Source: Feature Dropout (Tamkin et al. 2022), the expert views of waveforms.
     """
 

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from widefield.core.files import checked_output, write_atomically
 from widefield.core.input_errors import input_errors
-from widefield.core.types import OnNote
+from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
+from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
 from widefield.evaluation.near_copies import (
@@ -26,17 +27,26 @@ from widefield.evaluation.near_copies import (
     copy_groups,
     thumbnails,
 )
+from widefield.evaluation.paired import PairedDifference, paired_difference
 from widefield.inference.features import FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import own_group
+from widefield.probes import pixels
 from widefield.probes.few_labels import FewLabels, fit_few_labels
 from widefield.probes.grouped import GroupIds, share_interval
 from widefield.probes.suggest import suggest as suggest_rows
+from widefield.report import write_page
+from widefield.report.notebook import notebook_html, percents
+from widefield.workflows.classify_page import classify_page
 
 _FORMATS = (".parquet", ".csv")
 _TASK = "label"
 
 
+_FLOOR_LABELS = 300
+"""Largest number of labels for which raw pixels are compared: there are many of them."""
+_BINS = 10
+"""Bins of the expected calibration error."""
 _MAX_NAMES = 8
 """Classes named in a note."""
 
@@ -55,10 +65,31 @@ class CrossValidation:
     """Class -> share of its labeled images that are predicted correctly."""
     confusion: NDArray[np.int64]
     """Labeled images of class i that are predicted as class j, [K, K]."""
+    confidence: float
+    """Mean probability of the predicted classes; equal to `accuracy` if they are calibrated."""
+    calibration_error: float
+    """Expected calibration error with ten bins (Guo et al. 2017, equation 3)."""
+    floors: Mapping[str, PairedDifference]
+    """Raw pixels and the most frequent class, each compared with the features."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {**asdict(self), "confusion": self.confusion.tolist()}
+
+    def lines(self) -> list[str]:
+        """Return how the accuracy compares with the floors, and the probabilities with it."""
+        return [
+            *(_comparison(name, floor) for name, floor in self.floors.items()),
+            f"mean probability of the predicted classes {100 * self.confidence:.1f} %, expected "
+            f"calibration error {100 * self.calibration_error:.1f} %",
+        ]
+
+
+def _comparison(name: str, floor: PairedDifference) -> str:
+    side = "above" if floor.difference >= 0 else "below"
+    chance = ", which is within chance" if floor.low <= 0 <= floor.high else ""
+    points = f"{100 * abs(floor.difference):.1f} points {side}"
+    return f"{points} {name} ({100 * floor.before:.1f} %){chance}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +107,9 @@ class Classification:
     """None if a class has only one label, or labels in one group alone."""
     suggested: tuple[str, ...]
     """Paths of the images to label next, the most useful first."""
+    doubted: tuple[tuple[str, str, float], ...]
+    """Labels that cross-validation does not predict: path, predicted class and its probability,
+    the most probable first."""
     notes: tuple[str, ...]
 
     @property
@@ -113,6 +147,20 @@ class Classification:
         write = pyarrow.csv.write_csv if path.suffix == ".csv" else pq.write_table
         write_atomically(path, lambda temp_path: write(table, temp_path))
 
+    def _repr_html_(self) -> str:
+        """Return labels, recall and predictions of each class as a table, for Jupyter."""
+        given, predicted = Counter(self.labels.values()), Counter(self.predicted)
+        checked = self.cross_validation
+        rows = [
+            [name, str(given[name]), *([] if checked is None else percents(checked.recall[name])),
+             str(predicted[name])]
+            for name in self.classes
+        ]  # fmt: skip
+        columns = ["class", "labels", *([] if checked is None else ["recall %"]), "predicted"]
+        lines = () if checked is None else (f"accuracy {percents(checked.accuracy)[0]} %",)
+        title = f"{self.encoder}: {len(self.paths)} predictions from {len(self.labels)} labels"
+        return notebook_html(title, columns, rows, (*lines, *self.notes))
+
 
 @input_errors
 def classify(
@@ -120,9 +168,11 @@ def classify(
     data: Data,
     *,
     labels: Labels,
+    exclude: Labels | None = None,
     group: str | None = None,
     features: FeatureKind | None = None,
     dim: int | None = None,
+    image_size: ImageSize | None = None,
     suggest: int = 0,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -139,6 +189,8 @@ def classify(
         labels: a `.csv` file with the columns path and label; paths are those that `embed` writes,
             or lead to the file, and an empty label is none. In Python also a table such as a
             DataFrame, a Series indexed by path, or path -> label.
+        exclude: a `.csv` file with the columns path and decision, as the pages save it; examples
+            with the decision exclude are left out. In Python also a table or path -> decision.
         group: examples that belong together, such as frames of a video: a column of the labels, a
             label array, folder:1 for the first folder of a path, or regex:PATTERN for what its
             first ( ) matches. No fold divides a group, intervals count groups, and suggestions
@@ -147,9 +199,12 @@ def classify(
             feature-map for those before pooling, or projected for those after the projector of the
             run; by default pooled or wide, by cross-validation on the labels.
         dim: width of wide features; by default 384 more than the pooled ones.
+        image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
+            default the size of the encoder, or of the data.
         suggest: number of images to suggest for labeling.
-        out: a `.parquet` or `.csv` file: path, label, predicted class and probabilities.
-        overwrite: replace the file if it is there.
+        out: a `.parquet` or `.csv` file: path, label, predicted class and probabilities. A page of
+            the same name, with the suffix .html, shows the least certain ones.
+        overwrite: replace the files if they are there.
         seed: seed of the folds of cross-validation.
         quiet: show no progress.
         on_note: called before the work with each note on the data and the encoder, such as `print`.
@@ -166,12 +221,16 @@ def classify(
     """
     if out is not None:
         checked_output(out, _FORMATS, overwrite=overwrite)
+        checked_output(page_of(out), (".html",), overwrite=overwrite)
     if suggest < 0:
         raise ValueError(f"suggest is {suggest}; expected a number of images, or 0 for none")
     table = read_labels(labels, only=_TASK, group=group)
-    extractor = open_encoder(encoder, features or "wide", dim=dim)
+    extractor = open_encoder(encoder, features or "wide", dim=dim).at_size(image_size)
     group = own_group(extractor, data, group, labels=table)
-    dataset = extractor.open(data, labels=table, unlabeled=True, group=group, quiet=quiet)
+    excluded = read_excluded(exclude)
+    dataset = extractor.open(
+        data, labels=table, unlabeled=True, exclude=excluded, group=group, quiet=quiet
+    )
     rows, y, classes = _matched(dataset)
     groups = None if dataset.groups is None else dataset.groups[rows]
     fit = partial(fit_few_labels, labeled=rows, y=y, classes=len(classes), seed=seed)
@@ -190,14 +249,19 @@ def classify(
     selected = suggest_rows(
         h, rows, prediction.probabilities, suggest, groups=dataset.groups, seed=seed
     )
+    floor = None
+    if prediction.held_out is not None and encoder != "pixels" and len(y) <= _FLOOR_LABELS:
+        own = pixels(dataset.subset(rows).inputs).numpy()
+        floor = fit(own, groups=groups, labeled=np.arange(len(y))).held_out
     result = Classification(
         encoder=extractor.name,
         paths=list(dataset.paths),
         classes=classes,
         labels={dataset.paths[row]: classes[k] for row, k in zip(rows, y, strict=True)},
         probabilities=prediction.probabilities,
-        cross_validation=_cross_validation(y, prediction.held_out, classes, groups),
+        cross_validation=_cross_validation(y, prediction, classes, groups, floor),
         suggested=tuple(dataset.paths[row] for row in selected),
+        doubted=_doubted(prediction, y, classes, [dataset.paths[row] for row in rows]),
         notes=(
             *extractor.notes,
             *_choice(scores),
@@ -208,7 +272,28 @@ def classify(
     )
     if out is not None:
         result.save(out)
+        write_page(classify_page(result, dataset, seed=seed), page_of(out), overwrite=overwrite)
     return result
+
+
+def page_of(out: str | Path) -> Path:
+    """Return the page beside a file of predictions."""
+    return Path(out).with_suffix(".html")
+
+
+def _doubted(
+    fit: FewLabels, y: NDArray[np.int64], classes: Sequence[str], paths: Sequence[str]
+) -> tuple[tuple[str, str, float], ...]:
+    """Return labels that cross-validation does not predict, as `Classification.doubted`."""
+    if fit.held_out is None or fit.held_out_probabilities is None:
+        return ()
+    wrong = np.flatnonzero((fit.held_out >= 0) & (fit.held_out != y))
+    p = fit.held_out_probabilities[wrong].max(1)
+    order = np.argsort(-p, kind="stable")
+    return tuple(
+        (paths[row], classes[fit.held_out[row]], float(p[i]))
+        for i, row in zip(order, wrong[order], strict=True)
+    )
 
 
 def _held_out_accuracy(fit: FewLabels, y: NDArray[np.int64]) -> float:
@@ -279,18 +364,23 @@ def _matched(
 
 def _cross_validation(
     y: NDArray[np.int64],
-    guess: NDArray[np.int64] | None,
+    fit: FewLabels,
     classes: tuple[str, ...],
     groups: GroupIds | None,
+    by_pixels: NDArray[np.int64] | None,
 ) -> CrossValidation | None:
-    if guess is None:
+    guess = fit.held_out
+    if guess is None or fit.held_out_probabilities is None:
         return None
     tested = guess >= 0
+    p = fit.held_out_probabilities[tested].max(1)
+    floors = {} if by_pixels is None else {"raw pixels": by_pixels[tested]}
     y, guess, groups = y[tested], guess[tested], None if groups is None else groups[tested]
     counts = np.zeros((len(classes), len(classes)), dtype=np.int64)
     np.add.at(counts, (y, guess), 1)
     recall = counts.diagonal() / np.maximum(counts.sum(1), 1)
     low, high = share_interval(guess == y, groups)
+    floors["the most frequent class"] = np.full(len(y), np.bincount(y).argmax())
     return CrossValidation(
         accuracy=float((guess == y).mean()),
         low=low,
@@ -298,4 +388,17 @@ def _cross_validation(
         balanced_accuracy=float(recall[np.unique(y)].mean()),
         recall=dict(zip(classes, recall.tolist(), strict=True)),
         confusion=counts,
+        confidence=float(p.mean()),
+        calibration_error=_calibration_error(p, guess == y),
+        floors={
+            name: paired_difference(floor == y, guess == y, groups=groups)
+            for name, floor in floors.items()
+        },
     )
+
+
+def _calibration_error(p: NDArray[np.floating], hits: NDArray[np.bool_]) -> float:
+    """Return sum_b n_b / n |mean p - mean hits| over the bins b of probabilities p [n]."""
+    bins = np.minimum((p * _BINS).astype(int), _BINS - 1)
+    gaps = np.bincount(bins, p - hits, minlength=_BINS)
+    return float(np.abs(gaps).sum() / len(p))

@@ -10,11 +10,12 @@ import pyarrow.parquet as pq
 
 from widefield.core.files import check_folder_name, checked_output, write_atomically
 from widefield.core.input_errors import input_errors
-from widefield.core.types import OnNote
+from widefield.core.types import ImageSize, OnNote
 from widefield.data.open import Data
 from widefield.inference.features import FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.metrics.graph import load_faiss
+from widefield.report.notebook import notebook_html
 
 _FORMATS = (".npz", ".parquet")
 INDEX_FILES = ("index.faiss", "rows.parquet")
@@ -50,6 +51,12 @@ class Embedding:
     def __dlpack_device__(self) -> tuple[Any, int]:
         """Return the device, which is the CPU."""
         return self.features.__dlpack_device__()
+
+    def _repr_html_(self) -> str:
+        """Return the shape and the tasks as a table, for Jupyter."""
+        n, dim = self.features.shape
+        rows = [[task, str(len(names))] for task, names in self.classes.items()]
+        return notebook_html(f"{n:,} x {dim} features", ["task", "classes"], rows, self.notes)
 
     def save(self, path: str | Path) -> None:
         """Write `.npz` (features, index, path, one array a task) or `.parquet` (a row each).
@@ -108,6 +115,7 @@ def embed(
     features: FeatureKind = "pooled",
     dim: int | None = None,
     max_examples: int | None = None,
+    image_size: ImageSize | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     quiet: bool = False,
@@ -128,6 +136,8 @@ def embed(
             run.
         dim: width of wide features; by default 384 more than the pooled ones.
         max_examples: take a class-balanced first N examples.
+        image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
+            default the size of the encoder, or of the data.
         out: a `.npz` or `.parquet` file, or, without a suffix, a folder for an index of faiss
             (pip install 'widefield[faiss]').
         overwrite: replace the file if it is there.
@@ -143,7 +153,7 @@ def embed(
     """
     if out is not None:
         _check_output(Path(out), overwrite=overwrite)
-    extractor = open_encoder(encoder, features, dim=dim)
+    extractor = open_encoder(encoder, features, dim=dim).at_size(image_size)
     dataset = extractor.open(data, max_examples=max_examples, quiet=quiet)
     extractor.check(dataset)
     send_notes((*extractor.notes, *dataset.notes), on_note)

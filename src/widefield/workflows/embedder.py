@@ -1,20 +1,27 @@
 """An encoder as a scikit-learn transformer: images in, features out."""
 
 import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from widefield.data.dataset import Dataset
+from widefield.data.open import Data
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.workflows.pretrain import pretrain
 
+ImageInput = NDArray[Any] | Sequence[Any]
+"""Arrays of images, or lists of paths or PIL images."""
 
-class Embedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+
+class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Transforms images into the features of an encoder, alone or in a `Pipeline`.
 
     Without `encoder`, `fit` pretrains one on the images, without labels.
@@ -25,7 +32,9 @@ class Embedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         out: folder of the run of `fit`; None for a temporary one.
         settings: settings of that run, as for `pretrain`, such as `{"epochs": 20}`.
 
-    Images are arrays as for `pretrain`: uint8 [n, H, W, C], or float [n, C, H, W] in [0, 1].
+    Images are a list of paths or of PIL images, or arrays as for `pretrain`: uint8 [n, H, W, C], or
+    float [n, C, H, W] in [0, 1]. `get_feature_names_out` and `set_output(transform="pandas")` work
+    as in scikit-learn.
 
     Raises:
         ValueError: from `fit` and `transform`, an input that cannot work.
@@ -34,6 +43,10 @@ class Embedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         >>> images = np.zeros((4, 8, 8, 3), dtype=np.uint8)
         >>> Embedder("pixels").fit_transform(images).shape
         (4, 192)
+        >>> from PIL import Image
+        >>> photos = [Image.new("RGB", (40, 30)), Image.new("L", (64, 64))]
+        >>> Embedder("random").fit(photos).get_feature_names_out()[:2].tolist()
+        ['embedder0', 'embedder1']
     """
 
     def __init__(
@@ -49,26 +62,48 @@ class Embedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         self.out = out
         self.settings = settings
 
-    def fit(self, images: NDArray[Any], y: object = None) -> Self:
+    def fit(self, images: ImageInput, y: object = None) -> Self:
         """Open the encoder, or pretrain one on `images`; labels `y` are ignored."""
+        data = _as_data(images)
         if self.encoder is not None:
             self.extractor_ = open_encoder(self.encoder, self.features)
         elif self.out is not None:
-            self.extractor_ = self._pretrained(images, Path(self.out))
+            self.extractor_ = self._pretrained(data, Path(self.out))
         else:
             with tempfile.TemporaryDirectory() as folder:
-                self.extractor_ = self._pretrained(images, Path(folder) / "run")
-        if self.features == "wide":
-            dataset = self.extractor_.open({"x": images}, quiet=True)
-            self.extractor_ = self.extractor_.with_readout(dataset)
+                self.extractor_ = self._pretrained(data, Path(folder) / "run")
+        few = None if self.features == "wide" else 1
+        dataset = self.extractor_.open(data, quiet=True, max_examples=few)
+        self.extractor_ = self.extractor_.with_readout(dataset)
+        if self.extractor_.image_size is None:  # later images come to the size of these
+            self.extractor_ = replace(self.extractor_, image_size=dataset.images.shape[1:3])
+        self._n_features_out = self._features(dataset.subset(slice(0, 1))).shape[1]
         return self
 
-    def _pretrained(self, images: NDArray[Any], out: Path) -> FeatureExtractor:
+    def _pretrained(self, data: Data, out: Path) -> FeatureExtractor:
         settings = {"quiet": True, **(self.settings or {})}
-        return open_encoder(pretrain({"x": images}, out=out, **settings).run, self.features)
+        return open_encoder(pretrain(data, out=out, **settings).run, self.features)
 
-    def transform(self, images: NDArray[Any]) -> NDArray[np.float32]:
-        """Return the features float32 [n, D] of n images."""
-        check_is_fitted(self)
-        dataset = self.extractor_.open({"x": images}, quiet=True)
+    def _features(self, dataset: Dataset) -> NDArray[np.float32]:
         return self.extractor_.features(dataset.inputs, precision="32").cpu().numpy()
+
+    def transform(self, images: ImageInput) -> NDArray[np.float32]:
+        """Return the features float32 [n, D] of n images.
+
+        Raises:
+            ValueError: an image cannot be read, so that it would have no row.
+        """
+        check_is_fitted(self)
+        dataset = self.extractor_.open(_as_data(images), quiet=True)
+        if len(dataset) != len(images):
+            raise ValueError(f"some images cannot be read: {'; '.join(dataset.notes)}")
+        return self._features(dataset)
+
+
+def _as_data(images: ImageInput) -> Data:
+    """Return images as data: a list, an array of paths as the list of them, or an array."""
+    if isinstance(images, list | tuple):
+        return images
+    if getattr(images, "ndim", None) == 1:
+        return list(images)
+    return {"x": images}

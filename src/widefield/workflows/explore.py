@@ -17,10 +17,12 @@ from torch import Tensor
 
 from widefield.core.files import checked_output, write_atomically
 from widefield.core.input_errors import input_errors
-from widefield.core.types import OnNote
+from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
+from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels, read_labels
 from widefield.data.open import Data
+from widefield.data.quality import image_quality
 from widefield.inference.features import FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import own_group
@@ -40,9 +42,10 @@ from widefield.metrics import (
 from widefield.metrics.groups import VOTERS
 from widefield.metrics.tsne import MAP_NEIGHBORS
 from widefield.report import write_page
-from widefield.workflows.explore_page import explore_page
+from widefield.report.notebook import notebook_html
+from widefield.workflows.explore_page import explore_page, file_sizes
 
-TABLES = ("neighbors", "duplicates", "outliers", "clusters", "suspects")
+TABLES = ("neighbors", "duplicates", "outliers", "clusters", "quality", "suspects")
 _FORMATS = (".parquet", ".csv")
 _MIN_OTHERS = 3
 """Fewest examples that each one can be compared with."""
@@ -70,6 +73,8 @@ class Exploration:
     """Groups of near-duplicates, the closest first."""
     outliers: NDArray[np.int64]
     """Images far from all others, the farthest first."""
+    quality: Mapping[str, NDArray[np.int64]]
+    """Kind, such as dark -> images of poor quality; empty for sounds and windows."""
     suspects: Mapping[str, Suspects]
     """Task -> labels that differ from those of the neighbors."""
     notes: tuple[str, ...]
@@ -91,6 +96,7 @@ class Exploration:
             "duplicate_groups": len(self.duplicates),
             "duplicates": sum(map(len, self.duplicates)),
             "outliers": len(self.outliers),
+            "quality": {name: len(rows) for name, rows in self.quality.items()},
             "suspected_labels": {
                 task: {"count": len(found.rows), "neighbors_agree": found.agreement}
                 for task, found in self.suspects.items()
@@ -128,6 +134,11 @@ class Exploration:
                 "y": self.places[:, 1],
             },
         }
+        poor = [(name, row) for name, rows in self.quality.items() for row in rows]
+        columns["quality"] = {
+            "path": pa.array([paths[row] for _, row in poor], pa.string()),
+            "kind": pa.array([name for name, _ in poor], pa.string()),
+        }
         if self.suspects:
             columns["suspects"] = self._suspect_columns(paths)
         return {name: pa.table(table) for name, table in columns.items()}
@@ -155,6 +166,18 @@ class Exploration:
         for name, suffix in product(set(TABLES) - tables.keys(), _FORMATS):
             Path(folder, name + suffix).unlink(missing_ok=True)
 
+    def _repr_html_(self) -> str:
+        """Return the numbers of what was found as a table, for Jupyter."""
+        found = self.to_json()
+        names = ("clusters", "duplicate_groups", "outliers")
+        rows = [[name.replace("_", " "), str(found[name])] for name in names]
+        rows += [
+            [f"labels of {task} to check", str(info["count"])]
+            for task, info in found["suspected_labels"].items()
+        ]
+        title = f"{self.encoder} on {len(self.dataset):,} {self.dataset.kind}"
+        return notebook_html(title, ["", "number"], rows, self.notes)
+
 
 @input_errors
 def explore(
@@ -163,9 +186,11 @@ def explore(
     *,
     labels: Labels | None = None,
     group: str | None = None,
+    exclude: Labels | None = None,
     features: FeatureKind = "pooled",
     dim: int | None = None,
     max_examples: int | None = None,
+    image_size: ImageSize | None = None,
     out: str | Path | None = None,
     tables: str | Path | None = None,
     overwrite: bool = False,
@@ -186,11 +211,15 @@ def explore(
             label array, folder:1 for the first folder of a path, or regex:PATTERN for what its
             first ( ) matches. Each example is compared with those of other groups alone; by default
             as in the run, for its data.
+        exclude: a `.csv` file with the columns path and decision, as the page saves it; examples
+            with the decision exclude are left out. In Python also a table or path -> decision.
         features: pooled, wide for these and directions of earlier stages that pooling hides,
             feature-map for those before pooling, or projected for those after the projector of the
             run.
         dim: width of wide features; by default 384 more than the pooled ones.
         max_examples: take a class-balanced first N examples.
+        image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
+            default the size of the encoder, or of the data.
         out: an `.html` file, which loads no other files.
         tables: a folder for tables of the results, Parquet and CSV.
         overwrite: replace existing files.
@@ -213,10 +242,17 @@ def explore(
         for name, suffix in product(TABLES, _FORMATS):
             checked_output(Path(tables, name + suffix), _FORMATS, overwrite=overwrite)
     table = None if labels is None else read_labels(labels, group=group)
-    extractor = open_encoder(encoder, features, dim=dim)
+    excluded = read_excluded(exclude)
+    extractor = open_encoder(encoder, features, dim=dim).at_size(image_size)
     group = own_group(extractor, data, group, labels=table)
     dataset = extractor.open(
-        data, labels=table, unlabeled=True, group=group, max_examples=max_examples, quiet=quiet
+        data,
+        labels=table,
+        exclude=excluded,
+        unlabeled=True,
+        group=group,
+        max_examples=max_examples,
+        quiet=quiet,
     )
     others = count_others(len(dataset), dataset.groups)
     if others < _MIN_OTHERS:
@@ -248,6 +284,9 @@ def explore(
         typical=typical(h.cpu().numpy(), clusters, count=_CLUSTER_IMAGES),
         duplicates=duplicates,
         outliers=outliers(graph),
+        quality={}
+        if dataset.kind != "images"
+        else image_quality(dataset.images, file_sizes(dataset)),
         suspects=suspects,
         notes=(*extractor.notes, *dataset.notes, *too_few),
     )

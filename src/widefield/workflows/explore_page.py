@@ -1,5 +1,6 @@
 """The HTML page of an exploration."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -7,6 +8,8 @@ from numpy.typing import NDArray
 
 from widefield.core.hardware import choose_device, machine
 from widefield.data import Dataset
+from widefield.data.decode.images import header_size
+from widefield.data.spec import MEMORY, parse
 from widefield.inference.pictures import render_examples
 from widefield.metrics.groups import VOTERS
 from widefield.report.explore import Coloring, ExplorePage, ImageGroup, Section
@@ -28,19 +31,28 @@ def explore_page(found: "Exploration", *, seed: int) -> str:
     data = found.dataset
     one = data.kind.removesuffix("s")
     clusters = [str(i + 1) for i in range(len(found.typical))]
-    labels = [Coloring(name=t, values=data.classes[t], ids=y) for t, y in data.labels.items()]
+    labels = [
+        Coloring(name=t, values=data.classes[t], ids=y, role="task") for t, y in data.labels.items()
+    ]
     return ExplorePage(
         title=f"widefield explore: {data.spec} by {found.encoder}",
         summary=_summary(found),
-        images=_render(data),
+        images=rendered(data),
         example=one,
         paths=data.paths,
+        sizes=file_sizes(data),
         points=found.places,
         neighbors=found.graph.index[:, :_NEIGHBORS],
         colorings=[Coloring(name="cluster", values=clusters, ids=found.clusters), *labels],
         sections=[
             section
-            for section in (_clusters(found), _duplicates(found), _outliers(found), _labels(found))
+            for section in (
+                _clusters(found),
+                _duplicates(found),
+                _outliers(found),
+                _quality(found),
+                _labels(found),
+            )
             if any(group.rows for group in section.groups)
         ],
         notes=[f"Note: {note}." for note in found.notes],
@@ -62,12 +74,26 @@ def _summary(found: "Exploration") -> str:
         _count(len(found.duplicates), "group") + " of near-duplicates",
         _count(len(found.outliers), "outlier"),
     ]
+    poor = len({row for rows in found.quality.values() for row in rows.tolist()})
+    if poor:
+        parts.append(_count(poor, "image") + " of poor quality")
     if found.suspects:
         parts.append(_count(labels, "label") + " to check")
     return f"{len(found.dataset):,} {found.dataset.kind}: {', '.join(parts[:-1])} and {parts[-1]}."
 
 
-def _render(data: Dataset) -> NDArray[np.uint8]:
+def file_sizes(data: Dataset) -> NDArray[np.int64]:
+    """Return width and height of each file of a folder, or of the images where there are none."""
+    height, width = data.images.shape[1:3]
+    folder = Path(data.spec if data.spec == MEMORY else parse(data.spec).base).expanduser()
+    if data.kind != "images" or not folder.is_dir():
+        return np.full((len(data), 2), (width, height))
+    files = [folder / path for path in data.paths]
+    sizes = (header_size(files, row) or (height, width) for row in range(len(files)))
+    return np.array([(w, h) for h, w in sizes], dtype=np.int64).reshape(-1, 2)
+
+
+def rendered(data: Dataset) -> NDArray[np.uint8]:
     """Return an image of each example, [n, h, w, C], of sounds and windows a thumbnail."""
     if data.kind == "images":
         return data.images
@@ -119,6 +145,22 @@ def _outliers(found: "Exploration") -> Section:
         caption=f"{found.dataset.kind.capitalize()} unusually far from their nearest neighbors, "
         "the farthest first." + _truncation(len(found.outliers)),
         groups=[ImageGroup(rows=found.outliers[:_MAX_GROUPS].tolist())],
+    )
+
+
+def _quality(found: "Exploration") -> Section:
+    return Section(
+        name="quality",
+        title="Image quality",
+        caption="The most extreme of each kind first. The limits are in the documentation of "
+        "`explore`; an image may be as it should be.",
+        groups=[
+            ImageGroup(
+                title=f"{name.capitalize()}: {len(rows):,}", rows=rows[:_MAX_GROUPS].tolist()
+            )
+            for name, rows in found.quality.items()
+            if len(rows)
+        ],
     )
 
 

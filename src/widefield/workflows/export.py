@@ -44,7 +44,8 @@ def export(
     itself; it has the record in its metadata.
 
     A name without suffix is a folder, with model card, for Hugging Face: `timm.create_model` loads
-    it as `local-dir:FOLDER`, and as `hf-hub:NAME` once it is uploaded. The wide readout of a run
+    it as `local-dir:FOLDER`, and as `hf-hub:NAME` once it is uploaded; ResNets with the small stem
+    and networks that timm lacks once `register_with_timm()` was called. The wide readout of a run
     is copied into it, for `load(FOLDER, features="wide")`.
 
     Args:
@@ -64,6 +65,14 @@ def export(
 
     Raises:
         ValueError: invalid input; the message names the remedy.
+
+    Example:
+        >>> import tempfile
+        >>> from widefield.encoders import build_encoder, save_encoder
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_encoder(build_encoder("resnet-tiny", seed=0), Path(folder) / "run")
+        ...     export(Path(folder) / "run", Path(folder) / "encoder.safetensors").dim
+        128
     """
     check_name("features", features, ("pooled", "wide"))
     if preprocess and Path(out).suffix != ".onnx":

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from widefield.core.names import is_seen
-from widefield.encoders import Encoder, EncoderConfig, Readout
+from widefield.encoders import Encoder, EncoderConfig, Readout, needs_entry
 from widefield.train.run_dir import RunFolder
 from widefield.version import __version__
 
@@ -38,7 +38,7 @@ from io import BytesIO
 import numpy as np
 import timm
 from PIL import Image, ImageCms, ImageOps
-
+{register}
 # A local folder, or "hf-hub:OWNER/NAME" once it is uploaded.
 model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()
 data = timm.data.resolve_model_data_config(model)
@@ -92,6 +92,12 @@ features = model(transform(read("image.png")).unsqueeze(0))  # [1, {dim}]
 ```
 """
 
+_REGISTER = """
+import widefield
+
+widefield.register_with_timm()  # timm alone cannot build this network
+"""
+
 _LEVELS = """\
 values = (np.asarray(image, dtype=np.float64) - {black}) * (255 / ({white} - {black}))
         image = Image.fromarray(values.round().clip(0, 255).astype(np.uint8))"""
@@ -106,7 +112,7 @@ convert their values v to 255 (v - {black}) / ({white} - {black}) first.
 _OF_ARRAYS = """```python
 import timm
 import torch
-
+{register}
 # A local folder, or "hf-hub:OWNER/NAME" once it is uploaded.
 model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()
 mean, std = (torch.tensor(model.pretrained_cfg[key]).view(-1, 1, 1) for key in ("mean", "std"))
@@ -190,14 +196,19 @@ def model_card(
 def _lines(encoder: Encoder) -> str:
     """Return the lines that compute the features of `widefield embed`."""
     config, dim = encoder.config, encoder.dim
+    register = _REGISTER if needs_entry(config) else ""
     is_by_channel = config.black_white is not None and len(np.shape(config.black_white)) == 2
     if config.channels != 3 or is_by_channel:  # such images come from arrays
         height, width = config.image_size
-        return _OF_ARRAYS.format(channels=config.channels, height=height, width=width, dim=dim)
+        return _OF_ARRAYS.format(
+            register=register, channels=config.channels, height=height, width=width, dim=dim
+        )
     if config.black_white is None:
-        return _OF_FILES.format(levels=_NO_LEVELS, dim=dim)
+        return _OF_FILES.format(register=register, levels=_NO_LEVELS, dim=dim)
     black, white = np.array(config.black_white).tolist()
-    lines = _OF_FILES.format(levels=_LEVELS.format(black=black, white=white), dim=dim)
+    lines = _OF_FILES.format(
+        register=register, levels=_LEVELS.format(black=black, white=white), dim=dim
+    )
     return lines + _COLOR_LEVELS.format(black=black, white=white)
 
 

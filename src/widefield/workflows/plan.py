@@ -24,6 +24,7 @@ from widefield.data import Dataset, open_dataset, steps_per_epoch
 from widefield.data.open import Data
 from widefield.encoders import Encoder
 from widefield.inference.features import send_notes
+from widefield.report.notebook import notebook_html
 from widefield.train.distributed import DistributedContext
 from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
@@ -80,6 +81,17 @@ class Plan:
             "encoder": self.recipe.encoder.name,
             "machine": machine(choose_device(self.recipe.device)),
         }
+
+    def _repr_html_(self) -> str:
+        """Return the memory of each part as a table, for Jupyter."""
+        rows = [[name, f"{p.bytes / 1e6:,.1f}", p.place] for name, p in self.parts.items()]
+        lines = (
+            f"peak: {self.host_bytes / 1e9:.2f} GB of host memory, "
+            f"{self.device_bytes / 1e9:.2f} GB {self.device_words}",
+            f"{self.epoch_seconds:,.1f} s an epoch of {self.steps_per_epoch} steps",
+        )
+        title = f"{self.examples:,} examples"
+        return notebook_html(title, ["", "MB", "where"], rows, (*lines, *self.notes))
 
 
 @input_errors
@@ -144,7 +156,7 @@ class _Trial:
         if not self.run.state.heads and len(few) < len(dataset):
             self.run = self._run(dataset)
         self.run.monitor.dataset = dataset  # for its health check
-        self.device, self.loader = self.run.ranks.fabric.device, self.run.loader
+        self.device, self.loader = self.run.ranks.compute.device, self.run.loader
 
     def _run(self, dataset: Dataset) -> PretrainRun:
         """Build a run with enough epochs for the trial."""
@@ -178,7 +190,7 @@ class _Trial:
 
     def _steps(self) -> tuple[int, float]:
         """Return the bytes of activations, and the seconds of a step whose rows catch up."""
-        step = TrainStep(self.run.state, fabric=self.run.ranks.fabric)
+        step = TrainStep(self.run.state, compute=self.run.ranks.compute)
         batches, times = self._batches(), list[float]()
         activations = self._activation_bytes(step, next(batches))
         for _ in range(1, STEPS_PER_ROUND):
@@ -215,7 +227,7 @@ class _Trial:
         saved = self._saved_bytes(lambda: step(batch))
         part = self.recipe.micro_batch
         if part is not None:  # its activations are created within backward, where hooks see none
-            with self.run.ranks.fabric.autocast():
+            with self.run.ranks.compute.autocast():
                 saved += self._saved_bytes(lambda: self.run.encoder(batch.x[:part]))
         return saved
 

@@ -19,7 +19,10 @@ from widefield.core.input_errors import input_errors
 from widefield.core.names import printable
 from widefield.core.types import OnNote
 from widefield.data import Dataset, absolute, open_dataset
+from widefield.data.decisions import read_excluded
+from widefield.data.labels import Labels
 from widefield.data.open import Data
+from widefield.encoders import is_own
 from widefield.head import FolderLock
 from widefield.inference.features import send_notes
 from widefield.inference.initial_weights import saved_init
@@ -33,7 +36,8 @@ from widefield.train.run import Pretrained, PretrainRun
 from widefield.train.run_dir import FORMAT, RESUME_SETTINGS, RunFolder
 from widefield.version import __version__
 from widefield.workflows.run_page import write_run_page
-from widefield.workflows.setup import Setup, with_init_name
+from widefield.workflows.setup import Setup, with_names
+from widefield.workflows.teachers import check_teachers, write_targets
 
 
 @input_errors
@@ -43,6 +47,7 @@ def pretrain(
     out: str | Path,
     recipe: str | Recipe = "default",
     group: str | None = None,
+    exclude: Labels | None = None,
     resume: bool = False,
     download: bool = False,
     quiet: bool = False,
@@ -67,6 +72,9 @@ def pretrain(
         group: examples that belong together, such as frames of a video: a label array, folder:1
             for the first folder of a path, or regex:PATTERN for what its first ( ) matches. Splits
             and the probes of the run divide none, and intervals count groups.
+        exclude: a `.csv` file with the columns path and decision, as the page of `explore` saves
+            it; examples with the decision exclude are left out, also when the run is resumed. In
+            Python also a table or path -> decision.
         resume: resume the run in `out` with its own settings, or with more epochs or another
             device. New examples of the data are added, with new rows of a per-example head.
         download: fetch the published weights of `init` if they are missing.
@@ -93,6 +101,7 @@ def pretrain(
     if logger is not None:
         check_logger(logger)
     check_folder_name(out, here=True)
+    excluded = read_excluded(exclude)
     folder = RunFolder(path=Path(out))
     setup = None
     if resume:
@@ -102,6 +111,7 @@ def pretrain(
     else:
         setup = Setup(data, recipe, settings, download=download)
         resolved = setup.recipe
+    check_teachers(resolved)
     device = choose_device(resolved.device)
     ranks = DistributedContext(device, choose_precision(resolved.precision, device))
     console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
@@ -110,8 +120,11 @@ def pretrain(
     with images_bar(console, "reading images") as progress:
         if resume:
             group = _group_to_resume(folder, group)
+            excluded = (*folder.manifest.excluded(), *excluded)
         options = resolved.data_options() | (folder.form() if resume else {})
-        dataset = open_dataset(data, **options, group=group, progress=progress)
+        dataset = open_dataset(
+            data, **options, group=group, exclude=tuple(set(excluded)), progress=progress
+        )
     resolved, notes, init = (resolved, (), None) if setup is None else setup.finish(dataset)
     init_notes = () if init is None else init.notes
     gather_note = _gather_note(resolved, ranks)
@@ -128,8 +141,19 @@ def pretrain(
             folder.check_empty()  # again: another process may have written a run meanwhile
         if resume:
             dataset, growth = in_order(dataset, folder, resolved, ranks)
-        torch.manual_seed(resolved.seed)
         resolved = ranks.broadcast(resolved)
+        ranks.on_rank_zero(
+            lambda: write_targets(
+                folder,
+                resolved,
+                data,
+                dataset,
+                console,
+                form={"group": group},
+                consent=not resume or "teacher" in settings,
+            )
+        )
+        torch.manual_seed(resolved.seed)
         run = None
         try:
             run = PretrainRun(resolved, dataset, folder, console, ranks, initial, logger, growth)
@@ -178,7 +202,9 @@ def _lock(folder: RunFolder, ranks: DistributedContext) -> Iterator[None]:
 
 def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     """Return the recipe of the run, with the settings in `settings` that a resume may change."""
-    recipe, overrides = folder.recipe(), without_auto(with_init_name(settings))
+    recipe = folder.recipe()
+    own = recipe.encoder.name if is_own(recipe.encoder.name) else None
+    overrides = without_auto(with_names(settings, recorded=_recorded(own, settings)))
     before, after = recipe.flat(), recipe.changed(overrides).flat()
     for name, value in after.items():
         # A default of the run's own method may have been resolved to another value.
@@ -189,6 +215,12 @@ def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
                 f"resume without {name}, or start a new run with another --out"
             )
     return recipe.changed({name: after[name] for name in RESUME_SETTINGS})
+
+
+def _recorded(own: str | None, settings: Mapping[str, Any]) -> str | None:
+    """Return the name under which a file that may have moved is in the run."""
+    is_file = own is not None and is_own(str(settings.get("encoder")))
+    return own if is_file and Path(str(own)).name == Path(settings["encoder"]).name else None
 
 
 def _group_to_resume(folder: RunFolder, group: str | None) -> str | None:

@@ -15,7 +15,7 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.input_errors import input_errors
 from widefield.core.modes import on_device
 from widefield.core.names import check_name
-from widefield.core.types import OnNote, Score
+from widefield.core.types import ImageSize, OnNote, Score
 from widefield.data import Dataset
 from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.open import Data
@@ -40,6 +40,7 @@ from widefield.inference.splits import (
 )
 from widefield.probes import majority, score, score_sgd
 from widefield.probes.features import image_batch
+from widefield.report.notebook import notebook_html, percents
 from widefield.views import (
     Augmentation,
     AugmentContext,
@@ -98,6 +99,21 @@ class ProbeReport:
         tasks = {task: probe.to_json() for task, probe in self.tasks.items()}
         return {**vars(self), "notes": list(self.notes), "tasks": tasks}
 
+    def _repr_html_(self) -> str:
+        """Return the accuracies as a table, for Jupyter."""
+        rows = [
+            [
+                name,
+                *percents(task.score.accuracy, task.score.low, task.score.high, task.score.knn),
+                *percents(*(floor.accuracy for floor in task.floor.values())),
+            ]
+            for name, task in self.tasks.items()
+        ]
+        floors = [f"{name} %" for name in next(iter(self.tasks.values())).floor]
+        columns = ["task", "linear probe %", "low", "high", "kNN %", *floors]
+        title = f"{self.encoder}, {self.features} features, scored on {self.scored_on}"
+        return notebook_html(title, columns, rows, self.notes)
+
 
 @input_errors
 def probe(
@@ -109,6 +125,7 @@ def probe(
     group: str | None = None,
     task: str | None = None,
     max_examples: int | None = None,
+    image_size: ImageSize | None = None,
     features: FeatureKind | None = None,
     dim: int | None = None,
     protocol: Protocol = "linear",
@@ -134,6 +151,8 @@ def probe(
             the run, for its data.
         task: score this task alone.
         max_examples: score on a class-balanced first N examples.
+        image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
+            default the size of the encoder, or of the data.
         features: pooled, wide for these and directions of earlier stages that pooling hides,
             feature-map for those before pooling, or projected for those after the projector of the
             run; by default pooled, and feature-map under the
@@ -163,7 +182,7 @@ def probe(
     """
     check_name("protocol", protocol, get_args(Protocol))
     features = features or ("feature-map" if protocol == "feature-dropout" else "pooled")
-    extractor = open_encoder(encoder, features, dim=dim)
+    extractor = open_encoder(encoder, features, dim=dim).at_size(image_size)
     table = None if labels is None else read_labels(labels, only=task, group=group)
     group = own_group(extractor, data, group, labels=table)
     split = table is not None or _needs_split(extractor, data, train_data)

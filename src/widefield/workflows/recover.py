@@ -33,6 +33,7 @@ from widefield.inference.splits import (
     training_data,
 )
 from widefield.probes import LinearResult, fit_linear
+from widefield.report.notebook import notebook_html, percents
 from widefield.train.recover import train_to_predict
 
 GOAL = 2 / 3
@@ -94,6 +95,15 @@ class Recovery:
         values = {k: v for k, v in vars(self).items() if k not in ("encoder", "tasks")}
         tasks = {name: asdict(task) for name, task in self.tasks.items()}
         return values | {"tasks": tasks, "missed": list(self.missed)}
+
+    def _repr_html_(self) -> str:
+        """Return the accuracies before and after as a table, for Jupyter."""
+        rows = [
+            [name, *percents(task.change.before, task.change.after, task.wide)]
+            for name, task in self.tasks.items()
+        ]
+        columns = ["task", "pooled, before %", "pooled, after %", "wide, before %"]
+        return notebook_html(self.run, columns, rows, (*self.missed, *self.notes))
 
 
 @input_errors

@@ -39,7 +39,7 @@ def write_run_page(run: PretrainRun) -> None:
         title=f"{run.recipe.method.name} on {run.dataset.spec}",
         summary=f"The encoder is trained. {run.monitor.summary()}",
         details=run.monitor.details(),
-        next_steps=next_steps(run.folder.path, run.dataset),
+        next_steps=next_steps(run.folder.path, run.dataset, run.recipe.encoder.name),
     )
     page.write(run.folder.path / "report.html", overwrite=True)
 

@@ -1,14 +1,18 @@
 """Resolution of the settings of a run, before and after its data are opened."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from widefield.config.recipe import Recipe
 from widefield.config.resolve import InitInfo, RunContext, check, resolve
 from widefield.core.hardware import choose_device
 from widefield.data import Dataset, plant_names
 from widefield.data.open import Data
+from widefield.encoders import Encoder, give_network, is_own
 from widefield.inference.initial_weights import InitialEncoder, init_name, open_init
 
 
@@ -28,7 +32,7 @@ class Setup:
     def __init__(
         self, data: Data, recipe: str | Recipe, overrides: Mapping[str, Any], *, download: bool
     ) -> None:
-        self._base, self._overrides = recipe, with_init_name(overrides)
+        self._base, self._overrides = recipe, with_names(overrides)
         checked = check(recipe, self._overrides)  # before weights are loaded
         self._device = choose_device(checked.device)
         self._planted = plant_names(str(data)) if isinstance(data, str | Path) else frozenset()
@@ -53,7 +57,21 @@ class Setup:
         return *resolve(self._base, self._overrides, info), initial
 
 
-def with_init_name(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return settings as `run.yaml` stores them, with the name of the initial weights."""
-    spec = settings.get("init")
-    return settings if spec is None else {**settings, "init": init_name(spec)}
+def with_names(settings: Mapping[str, Any], *, recorded: str | None = None) -> Mapping[str, Any]:
+    """Return settings as `run.yaml` stores them, with names of initial weights and network.
+
+    A network of one's own is given here, under the name `recorded` in its run too.
+    """
+    named, init, encoder = dict(settings), settings.get("init"), settings.get("encoder")
+    if init is not None:
+        named["init"] = init_name(init)
+        if not isinstance(init, Encoder) and (isinstance(init, nn.Module) or is_own(str(init))):
+            give_network(init)
+    if isinstance(encoder, nn.Module) or (isinstance(encoder, str) and is_own(encoder)):
+        given = give_network(encoder, recorded=recorded)
+        named["encoder"] = recorded or given.name
+    teachers = named.pop("teacher", None)
+    if teachers is not None:
+        listed = [teachers] if isinstance(teachers, str | os.PathLike) else teachers
+        named["teacher"] = tuple(init_name(teacher) for teacher in listed)
+    return named

@@ -20,7 +20,7 @@ CALLS = {
     name: getattr(widefield, name)
     for name in (
         *("plan", "pretrain", "probe", "audit", "explore", "classify", "embed", "export"),
-        "recover",
+        *("recover", "search"),
     )
 } | {"demo": demo}
 PYTHON_ONLY = {

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image
 
@@ -112,6 +113,27 @@ def test_other_labels_change_no_entry_where_the_pixels_do_not_go_by_them(folder,
         labels = read_labels({"00.png": "ant"} | {f"{i:02d}.png": label for i in range(1, 40)})
         open_dataset(folder, labels=labels, memory_budget=0)
     assert len(list(cache.iterdir())) == 1
+
+
+def test_as_many_other_examples_make_another_entry(folder, cache):
+    whole = open_dataset(folder)
+    for row in (3, 8):
+        left_out = whole.paths[row]
+        labels = read_labels({path: "a" for path in whole.paths if path != left_out})
+        for options in ({"exclude": (left_out,)}, {"labels": labels}):
+            dataset = open_dataset(folder, memory_budget=0, **options)
+            assert left_out not in list(dataset.paths)
+            assert (dataset.images == np.delete(whole.images, row, axis=0)).all()
+
+
+def test_tables_in_memory_have_no_entry(folder, cache):
+    tables = [
+        pa.table({"image": [(folder / f"{i:02d}.png").read_bytes() for i in rows]})
+        for rows in (range(10), range(10, 20))
+    ]
+    first, second = (open_dataset(table, memory_budget=0) for table in tables)
+    assert (first.images != second.images).any()
+    assert not cache.exists()
 
 
 def test_what_was_slow_to_decode_is_cached_for_every_command(folder, cache, monkeypatch):

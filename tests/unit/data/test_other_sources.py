@@ -157,6 +157,16 @@ def test_python_data_sets(forms, reference):
         open_dataset(type("Text", (Pairs,), {"__getitem__": lambda self, i: "text"})())
 
 
+def test_lists_of_files_and_images(forms, reference):
+    paths = [forms["folder"] / path for path in reference.paths]
+    mixed = [Image.open(path) if i % 2 else str(path) for i, path in enumerate(paths)]
+    for data in (paths, mixed):
+        dataset = open_dataset(data)
+        assert (dataset.digests() == reference.digests()).all()
+        assert dataset.paths[0] == str(paths[0])
+    assert dataset.paths[1] == "image 1"
+
+
 def test_urls(forms, reference, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     memory = fsspec.filesystem("memory")

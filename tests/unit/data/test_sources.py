@@ -162,11 +162,13 @@ def test_paths_that_are_no_data(tmp_path):
 
 
 def test_what_is_no_data_is_told_what_is(tmp_path):
-    whole = r"expected a name or path, an array or tensor such as \[n, H, W, C\], or a mapping"
-    for data in (3, None, [np.zeros((8, 8, 3), np.uint8)]):
+    whole = r"expected a name or path, an array or tensor such as \[n, H, W, C\], a list of paths"
+    for data in (3, None, object()):
         name = type(data).__name__
         with pytest.raises(ValueError, match=f"cannot read data from {name}; {whole}.*stack"):
             open_dataset(data)
+    with pytest.raises(ValueError, match=r"item 0 of the list is of type ndarray: .* stack arrays"):
+        open_dataset([np.zeros((8, 8, 3), np.uint8)])
     ours = open_dataset("photos", max_examples=16)
     with pytest.raises(ValueError, match=r"cannot read data from Dataset; .* give its arrays\(\)"):
         open_dataset(ours)

@@ -186,7 +186,7 @@ MESSAGES = {
     "NaN": "values that are not finite",
     "too many": "expected 1 to 64 channels, last or second",
     "int64": "expected uint8, uint16, int16 or floats",
-    "flat": "images of height 1; windows go under key 'windows'",
+    "flat": r"images of height 1 .*go under key 'windows'",
 }
 
 

@@ -6,7 +6,12 @@ import pytest
 import timm
 import torch
 
-from widefield.encoders import build_encoder, save_model_folder
+from widefield.encoders import (
+    build_encoder,
+    load_model_folder,
+    register_with_timm,
+    save_model_folder,
+)
 
 NATIVE = {"stem": "native", "image_size": 64}
 
@@ -38,8 +43,40 @@ def test_timm_gives_the_same_features(name: str, settings: dict[str, Any], tmp_p
     assert json.loads((tmp_path / "config.json").read_text())["num_features"] == encoder.dim
 
 
-@pytest.mark.parametrize("name", ["resnet-tiny", "alexnet"])
-def test_what_timm_cannot_build_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"timm cannot build .* export to a \.safetensors file"):
-        save_model_folder(build_encoder(name, seed=0), tmp_path, card="")
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("resnet-tiny", {}),
+        ("resnet10t", {"channels": 1, "image_size": (24, 32), "zero_init_last": False}),
+        ("alexnet", {}),
+        ("vit_tiny_patch16_224,depth=1,norm_eps=1e-12", {}),
+    ],
+)
+def test_what_timm_has_no_arguments_for_is_registered(
+    name: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    encoder = build_encoder(name, seed=3, **settings)
+    x = torch.rand(8, encoder.config.channels, *encoder.config.image_size)
+    encoder(x)
+    save_model_folder(encoder.eval(), tmp_path, card="")
+    register_with_timm()
+    register_with_timm()  # again does nothing
+    model = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
+    data = timm.data.resolve_model_data_config(model)
+    mean, std = (torch.tensor(data[part]).view(1, -1, 1, 1) for part in ("mean", "std"))
+    torch.testing.assert_close(model((x - mean) / std), encoder(x), rtol=1e-4, atol=1e-6)
+    reopened, match = load_model_folder(tmp_path)
+    assert match.is_match
+    assert reopened.config == encoder.config
+    assert torch.equal(reopened(x), encoder(x))
+    with pytest.raises(ValueError, match="no classifier: give num_classes=0"):
+        timm.create_model(f"local-dir:{tmp_path}", num_classes=3)
+
+
+def test_a_folder_with_another_configuration_is_refused(tmp_path: Path) -> None:
+    save_model_folder(build_encoder("resnet-tiny", seed=0), tmp_path, card="")
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["model_args"]["encoder"]["timm"]["pretrained"] = True
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="has no encoder of this version"):
+        load_model_folder(tmp_path)

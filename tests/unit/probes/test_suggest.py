@@ -8,7 +8,8 @@ from widefield.probes.suggest import suggest
 
 
 def brute_force(h, labeled, probabilities) -> list[float]:
-    """How much doubt each example would cover, by loops."""
+    """How much doubt each example would cover, by loops; only of the class with fewest labels."""
+    classes = [int(np.argmax(p)) for p in probabilities]
     unit = [row / max(np.linalg.norm(row), 1e-12) for row in h - h.mean(0)]
     rest = [i for i in range(len(h)) if i not in labeled]
     growth = []
@@ -18,7 +19,9 @@ def brute_force(h, labeled, probabilities) -> list[float]:
             second, first = sorted(probabilities[j])[-2:]
             covered = max([0.0, *(unit[k] @ unit[j] for k in labeled)])
             total += (1 - (first - second)) * max(0.0, unit[i] @ unit[j] - covered)
-        growth.append(total if i in rest else -1.0)
+        labels = {k: sum(classes[j] == k for j in labeled) for k in {classes[j] for j in rest}}
+        is_fewest = labels.get(classes[i]) == min(labels.values())
+        growth.append(total if i in rest and is_fewest else -1.0)
     return growth
 
 
@@ -33,6 +36,17 @@ def test_each_choice_covers_the_most_doubt(seed: int, n: int, known: int) -> Non
         growth = brute_force(h, labeled.tolist(), p)
         assert growth[pick] >= max(growth) - 1e-9
         labeled = np.append(labeled, pick)
+
+
+def test_a_large_class_does_not_get_all() -> None:
+    """Of 60 and 6 examples, all in doubt, one of each class in turn; both are one class without."""
+    rng = np.random.default_rng(0)
+    h, y = rng.normal(size=(66, 4)), np.array([0] * 60 + [1] * 6)
+    h[:, 0] += 3 * y
+    p = np.where(y[:, None] == [0, 1], 0.55, 0.45)
+    chosen = suggest(h, np.array([0, 60]), p, 8)
+    assert y[chosen].sum() == 4
+    assert y[suggest(h, np.array([0, 60]), np.tile([0.55, 0.45], (66, 1)), 8)].sum() < 4
 
 
 def test_all_are_named_once_and_none_that_has_a_label() -> None:

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,12 @@ def page(text: str = "plain", images: np.ndarray | None = None) -> ExplorePage:
         paths=[f"{text}/{i}" for i in range(n)],
         points=places,
         neighbors=(np.arange(n)[:, None] + np.arange(1, 4)) % n,
-        colorings=[Coloring(name=text, values=[text, "b"], ids=np.arange(n) % 3 - 1)],
+        sizes=np.stack([np.arange(n) + 8, np.full(n, 16)], axis=1),
+        colorings=[
+            Coloring(name=text, values=[text, "b"], ids=np.arange(n) % 3 - 1, role="task"),
+            Coloring(name="guess", values=[text], ids=np.zeros(n, int), role="prediction"),
+        ],
+        table=[[text, "%"], [text, text]],
         sections=[
             Section(
                 name="outliers",
@@ -73,6 +79,8 @@ def test_the_page_holds_what_it_was_given() -> None:
     assert head["sections"]["outliers"] == [
         {"title": "plain", "rows": [3, 1], "captions": ["plain", "c"]}
     ]
+    assert (head["tasks"], head["predicted"]) == ([0], 1)
+    assert (np.stack([arrays["width"], arrays["height"]], axis=1) == given.sizes).all()
     drawn = np.stack([arrays["x"], arrays["y"]], axis=1) / 65535
     moved = given.points - given.points.min(0)
     assert drawn == pytest.approx(moved / moved.max(), abs=1e-4)
@@ -106,9 +114,30 @@ def test_every_control_has_a_name() -> None:
     html = page().html()
     assert 'role="application" aria-label="Map of 50 images' in html
     assert '<p id="said" aria-live="polite">' in html
-    assert html.count("<label>") == len(re.findall(r"<select|<input", html)) == 2
+    assert '<span id="tally" aria-live="polite">' in html
+    assert 'role="region" aria-label="Decide on' in html
+    assert len(re.findall("<label[ >]", html)) == len(re.findall(r"<select|<input", html)) == 5
+    for button in re.findall(r"<button[^>]*>(.*?)</button>", html):
+        assert button.strip()
     for link in re.findall(r'href="#([^"]*)"', html):
         assert f'id="{link}"' in html
+
+
+def test_a_page_without_a_map_has_the_rest() -> None:
+    html = replace(page(), points=None, neighbors=None).html()
+    head, arrays = unpacked(html)
+    assert head["k"] == len(arrays["neighbors"]) == 0
+    assert arrays.keys() == {"neighbors", "width", "height", "ids0", "ids1"}
+    assert 'id="map"' not in html
+    assert 'id="lasso"' not in html
+    assert 'id="save"' in html
+
+
+def test_every_element_that_the_script_needs_is_there() -> None:
+    html = page().html()
+    script = html[html.rindex("<script>") :]
+    for name in set(re.findall(r'byId\("([^"]+)"\)', script)):
+        assert html.count(f'id="{name}"') == 1, name
 
 
 def tiles(drawn: Any) -> list[np.ndarray]:

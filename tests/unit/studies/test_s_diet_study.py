@@ -14,7 +14,7 @@ from studies import lightly_losses, s_diet_methods, s_diet_steps, tian
 from studies.registry import studies
 from studies.runner import verdicts
 from studies.s_diet import T1, T3, above_best
-from studies.study import TINY, TOGETHER, Arm
+from studies.study import TINY, Arm
 from studies.trained import run_settings
 
 ROOT = Path(__file__).parents[3]
@@ -104,8 +104,7 @@ def test_diet_holds_a_row_of_every_example_with_its_gradient_and_moments():
 
 
 def test_a_saving_is_against_the_least_of_the_others():
-    taken = {f"{m}, net, MiB": 100.0 + 10 * i for i, m in enumerate(s_diet_steps.METHODS)}
-    of_seed = {TOGETHER: taken}
+    of_seed = {m: {"net, MiB": 100.0 + 10 * i} for i, m in enumerate(s_diet_steps.METHODS)}
     assert s_diet_steps._saving("net")(of_seed) == pytest.approx(100 * (1 - 100 / 110))
 
 

@@ -55,7 +55,7 @@ def test_asking_for_the_gradient_leaves_no_trace(method: str) -> None:
     run(batch(6))
     model = run.state.model
     before, rows_before = tensors(model), rows(run)
-    ask = partial(loss_gradients, model, batch().index, run.fabric.autocast)
+    ask = partial(loss_gradients, model, batch().index, run.compute.autocast)
     views = [0.2 + 0.6 * batch().x for _ in range(model.method.view_count)]
     gradients_of_views = ask(views)
     assert not changed(before, model)
@@ -79,7 +79,7 @@ def test_it_is_the_gradient(method: str) -> None:
     """A small step along it changes a loss without stopped gradients by as much as it says."""
     run = train_step(method, "none", projector_batch_norm=False, head_init="random")
     model = run.state.model
-    ask = partial(loss_gradients, model, batch().index, run.fabric.autocast)
+    ask = partial(loss_gradients, model, batch().index, run.compute.autocast)
     views = [0.2 + 0.6 * batch().x for _ in range(model.method.view_count)]
     gradients_of_views = ask(views)
     size = 1e-3 / max(float(gradient.abs().max()) for gradient in gradients_of_views)
@@ -167,7 +167,7 @@ def gradients(run: TrainStep, of: Batch) -> dict[str, Tensor]:
         mock.patch(
             "widefield.views.viewmaker._with_noise", lambda x, _: torch.cat([x, x[:, :1]], 1)
         ),
-        mock.patch.object(run.adversary, "zero_grad"),
+        mock.patch.object(run.state.adversary, "zero_grad"),
     ):
         run.adversarial_step(of)
     return {k: p.grad for k, p in run.state.views.named_parameters() if p.grad is not None}

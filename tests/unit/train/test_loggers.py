@@ -51,7 +51,7 @@ def test_a_logger_gets_the_numbers_of_metrics_csv(
 @pytest.mark.usefixtures("in_tmp")
 def test_a_missing_package_is_named_before_the_work(command: Command) -> None:
     said = command.refused("pretrain", "photos", "--out", "run", "--logger", "wandb")
-    assert "pip install wandb" in said
+    assert "pip install 'widefield[loggers]' wandb" in said
     assert not Path("run").exists()
 
 

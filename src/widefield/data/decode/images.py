@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from widefield.core.center_fit import center_fit
+from widefield.core.center_fit import center_fit, cut_share
 from widefield.core.cpus import usable_cpus
 from widefield.core.names import printable
 from widefield.core.types import BlackWhite, ProgressCallback, Range, Size
@@ -67,6 +67,8 @@ class Decoded:
     """Some of `resized`, `first`, `alpha`, `turned`, `profile`, `no_profile`, `cmyk`, `deep`."""
     outside: float | None = None
     """Share of its values outside black and white, if the file does not define these."""
+    cut: float = 0.0
+    """Share of its area that is cut off."""
 
 
 @dataclass(slots=True)
@@ -83,19 +85,23 @@ class DecodeReport:
     """Number of images whose values gave black and white; 0 if these were given."""
     outside: list[float] = field(default_factory=list)
     """Share of the values outside them, of each such image."""
+    cut: float = 0.0
+    """Sum of the shares of their areas that are cut off."""
 
     def add(self, names: Sequence[str], row: int, result: "Result | str") -> None:
-        """Count the result of a row: choices and share of values outside, or why it failed."""
+        """Count the result of a row, or why it failed."""
         if isinstance(result, str):
             self.failed[row] = Skipped(names[row], result)
             return
-        choices, outside = result
+        choices, outside, cut = result
+        self.cut += cut
         self.choices.update(choices)
         self.outside += [] if outside is None else [outside]
 
 
-Result = tuple[list[str], float | None]
-"""Choices made in decoding an image, and the share of its values outside black and white."""
+Result = tuple[list[str], float | None, float]
+"""Choices made in decoding an image, the share of its values outside black and white, and the share
+of its area that is cut off."""
 
 
 def decode_all(
@@ -127,7 +133,7 @@ def decode_all(
         if decoded is None:
             return None
         out[i] = decoded.pixels
-        return sorted(decoded.choices), decoded.outside
+        return sorted(decoded.choices), decoded.outside, decoded.cut
 
     for i, result in done.items():
         report.add(names, i, result)
@@ -270,10 +276,12 @@ def decode(file: Encoded, size: Size, black_white: Range | None = None) -> Decod
         choices.add("alpha")
     if orientations & set(range(2, 9)):
         choices.add("turned")
+    cut = 0.0
     if was_size != size:
         choices.add("resized")
+        cut = cut_share(was_size, size)
         rgb = _center_fitted(rgb, size)
-    return Decoded(np.asarray(rgb), frozenset(choices), outside)
+    return Decoded(np.asarray(rgb), frozenset(choices), outside, cut)
 
 
 def sample_values(file: Encoded) -> ValueSample:

@@ -21,12 +21,12 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageSequence
 
-from widefield.core.center_fit import center_fit
+from widefield.core.center_fit import center_fit, cut_share
 from widefield.core.pixels import stored
 from widefield.core.types import BlackWhite, ProgressCallback, Size
 from widefield.data.cache import DecodingJournal
 from widefield.data.decode.high_bit_depth import deep_image, is_deep
-from widefield.data.decode.images import DecodeReport, in_parallel, open_image
+from widefield.data.decode.images import DecodeReport, Result, in_parallel, open_image
 from widefield.data.examples import Encoded
 from widefield.data.select import spread_rows
 
@@ -146,11 +146,14 @@ def decode_values(
     for i, result in done.items():
         report.add(names, i, result)
 
-    def decode_row(i: int) -> tuple[list[str], float | None]:
+    def decode_row(i: int) -> Result:
         values = _checked(files[i], form)
         out[i], outside = fitted(values, out.dtype, size, report.black_white)
         choices = [] if out.dtype == np.uint8 else ["deep"]
-        return choices + ["resized"] * (values.shape[:2] != size), outside
+        was_size: Size = (values.shape[0], values.shape[1])
+        if was_size == size:
+            return choices, outside, 0.0
+        return [*choices, "resized"], outside, cut_share(was_size, size)
 
     rows = [i for i in range(len(files)) if i not in done]
     for i, result in in_parallel(decode_row, rows, len(files) - len(rows), progress):

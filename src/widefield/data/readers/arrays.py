@@ -173,6 +173,7 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
         raise ValueError(
             f"key '{key}' is {_kind(x)}; expected [n, H, W], [n, H, W, C] or [n, C, H, W]"
         )
+    is_flat = x.ndim == 3 and 4 * x.shape[1] < x.shape[2]
     if x.ndim == 3:
         _check_not_single_image(x, key)
         x = x[..., None]
@@ -195,9 +196,10 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
         )
     low, high = _finite_extremes(x, key)
     if low < 0 or high > 1 or x.shape[-1] > max(_CHANNELS):
-        if x.shape[1] == 1:
+        if x.shape[1] == 1 or is_flat:
             raise ValueError(
-                f"key '{key}' is {_kind(x)}: images of height 1; windows go under key 'windows'"
+                f"key '{key}' is {_kind(x)}: images of height {x.shape[1]} and width {x.shape[2]}; "
+                "windows [n, channels, time] go under key 'windows'"
             )
         return x.astype(np.float32, copy=False), ()
     return _from_float(x), (f"'{key}': {x.dtype} in [0, 1] stored as uint8",)

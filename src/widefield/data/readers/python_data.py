@@ -1,5 +1,6 @@
 """Data sets of other libraries in Python: torch, Hugging Face, PIL images, Arrow tables."""
 
+import os
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -17,7 +18,8 @@ from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples
-from widefield.data.readers.arrays import as_labels, as_pixels, is_list_of_images
+from widefield.data.readers.arrays import as_labels, as_pixels
+from widefield.data.readers.images import printable_path
 from widefield.data.readers.tables import read_table
 
 
@@ -27,7 +29,7 @@ def read_object(data: object) -> Examples | None:
     - a torch `Dataset` of images, or of pairs of an image and a label;
     - torchvision's `ImageFolder`, whose files are read without its transforms;
     - a Hugging Face `Dataset` or a `pyarrow.Table` with a column of encoded images;
-    - a list of PIL images.
+    - a list of paths or of PIL images.
 
     Raises:
         ValueError: its items are no images of a known type.
@@ -40,10 +42,37 @@ def read_object(data: object) -> Examples | None:
         raise ValueError("an IterableDataset has no stable order: give a Dataset with an index")
     if isinstance(data, torch.utils.data.Dataset):
         return _read_folder(data) if _is_folder(data) else _read_items(data)
-    if is_list_of_images(data):
-        assert isinstance(data, list | tuple)
-        return Examples(names=Names.of_rows(len(data)), files=list(data))
-    return None
+    return read_list(data) if isinstance(data, list | tuple) else None
+
+
+def read_list(images: Sequence[object]) -> Examples:
+    """Return a list of paths or of PIL images as examples, in its order, without labels.
+
+    Raises:
+        ValueError: it is empty, or has something else in it.
+
+    Example:
+        >>> read_list([Image.new("RGB", (8, 8)), "photo.jpg"]).names
+        ['image 0', 'photo.jpg']
+    """
+    if not images:
+        raise ValueError("the list of images is empty: give paths or PIL images")
+    files: list[Encoded] = []
+    for i, image in enumerate(images):
+        if not isinstance(image, str | os.PathLike | Image.Image):
+            raise ValueError(
+                f"item {i} of the list is of type {type(image).__name__}: give paths or PIL "
+                "images, or stack arrays into one array [n, H, W, C]"
+            )
+        files.append(image if isinstance(image, Image.Image) else Path(image))
+    names = [
+        f"image {i}" if isinstance(file, Image.Image) else printable_path(str(file))
+        for i, file in enumerate(files)
+    ]
+    paths = [file for file in files if isinstance(file, Path)]
+    is_on_disk = len(paths) == len(files)
+    origin = partial(digest_of_files, paths) if is_on_disk else None
+    return Examples(names=names, files=files, origin=origin)
 
 
 class Items(Sequence[Encoded]):

@@ -226,7 +226,7 @@ def _examples(
         classes=tasks.classes,
         files=images,
         is_test=read_split(columns, source),
-        origin=partial(digest_of_files, files),
+        origin=partial(digest_of_files, files) if files else None,
         notes=tuple(tasks.notes),
     )
 

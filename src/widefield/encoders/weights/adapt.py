@@ -17,6 +17,7 @@ from widefield.core.rng import seeded
 from widefield.core.types import BlackWhite, InputSpec, Size, as_size
 from widefield.encoders.encoder import Encoder, EncoderConfig, build_from_config, encoder_config
 from widefield.encoders.layers import first_weight
+from widefield.encoders.own import is_own
 from widefield.encoders.weights.normalization import per_channel
 
 POSITIONS = ("pos_embed", "encoder.pos_embedding")
@@ -56,7 +57,7 @@ def adapt_encoder(
         result = build_from_config(config)
     wanted, weights = result.backbone.state_dict(), encoder.backbone.state_dict()
     adapted_weights, notes = dict[str, Tensor](), list[str]()
-    first = first_weight(result.backbone)
+    first = "" if is_own(config.name) else first_weight(result.backbone)
     if channels != before.channels:
         method = "summed over them" if channels == 1 else "repeated over them, at the same sum"
         notes.append(f"{before.channels} channels became {channels}: the first layer is {method}")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from widefield.core.files import check_plain_file, write_atomically
 from widefield.core.rng import seeded
@@ -23,6 +24,7 @@ from widefield.encoders.encoder import (
     build_from_config,
     encoder_config,
 )
+from widefield.encoders.own import give_network, given_network, is_own
 
 _WEIGHTS = "encoder.safetensors"
 """Name of the file of weights in a folder."""
@@ -41,20 +43,33 @@ def save_encoder_file(encoder: Encoder, file: Path) -> None:
     """Write the weights to `file`, and the configuration to a file with the suffix `.json`."""
     settings = _config_text(encoder.config)
     weights = {key: value.contiguous() for key, value in encoder.backbone.state_dict().items()}
+    if is_own(encoder.config.name):  # tensors of two names, which the format does not have
+        weights = {key: value.clone() for key, value in weights.items()}
     write_atomically(
         file.with_suffix(".json"), lambda tmp: tmp.write_text(settings + "\n", "utf-8")
     )
     write_atomically(file, lambda tmp: save_file(weights, tmp, metadata={"widefield": settings}))
 
 
-def load_encoder(path: str | Path) -> Encoder:
+def load_encoder(path: str | Path, *, network: str | nn.Module | None = None) -> Encoder:
     """Load the encoder that `save_encoder` wrote, on the CPU.
 
     Args:
         path: the encoder's folder or safetensors file.
+        network: the network that it was trained with, where that is one of your own:
+            `FILE.py:FUNCTION`, which is executed, or a module. Its weights are replaced.
 
     Raises:
-        ValueError: there is no such file, it is damaged, or another program wrote it.
+        ValueError: there is no such file, it is damaged, another program wrote it, or it is of a
+            network of your own that is not given.
+
+    Example:
+        >>> import tempfile
+        >>> from widefield.encoders import build_encoder
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_encoder(build_encoder("resnet-tiny", seed=0), Path(folder))
+        ...     load_encoder(folder).dim
+        128
     """
     file = Path(path)
     file = file / _WEIGHTS if file.is_dir() else file
@@ -71,13 +86,27 @@ def load_encoder(path: str | Path) -> Encoder:
     if settings is None:
         raise ValueError(f"{file} is not a widefield encoder: it lacks the settings to rebuild one")
     try:
-        return _build_with_weights(read_config(settings), weights)
+        config = read_config(settings)
+        if network is not None:
+            _give(network, config, file)
+        if is_own(config.name):
+            given_network(config.name)
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"{file} holds no encoder of this version of widefield") from error
+    try:
+        return _build_with_weights(config, weights)
     except (ValueError, TypeError, KeyError, RuntimeError, AssertionError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
             f"{file} holds no encoder of this version of widefield and timm "
             f"({reason}): train or export it again"
         ) from error
+
+
+def _give(network: str | nn.Module, config: EncoderConfig, file: Path) -> None:
+    if not is_own(config.name):
+        raise ValueError(f"{file} is of {config.name}, no network of your own: leave it out")
+    give_network(network, recorded=config.name)
 
 
 def _build_with_weights(config: EncoderConfig, weights: dict[str, Tensor]) -> Encoder:
@@ -161,7 +190,8 @@ def read_config(text: str) -> EncoderConfig:
     if not isinstance(fields, dict) or fields.keys() != EncoderConfig.__dataclass_fields__.keys():
         raise ValueError("its configuration has other fields")
     _check_types(fields, {"name": str, "stem": str})
-    inputs = read_inputs(fields, signals=fields["name"] in SIGNAL_NETWORKS)
+    own = is_own(fields["name"])
+    inputs = read_inputs(fields, signals=own or fields["name"] in SIGNAL_NETWORKS)
     arguments = fields["timm"] if isinstance(fields["timm"], dict) else {}
     config = encoder_config(
         fields["name"],
@@ -172,6 +202,8 @@ def read_config(text: str) -> EncoderConfig:
     solo_learn = {**(config.conv1 or {}), "padding": SOLO_LEARN_PADDING}
     if config.conv1 is not None and fields["conv1"] == solo_learn:
         config = dataclasses.replace(config, conv1=solo_learn)
+    if own and (fields["digest"] is None or _DIGEST.fullmatch(str(fields["digest"]))):
+        config = dataclasses.replace(config, digest=fields["digest"])
     if json.loads(_config_text(config)) != fields:
         raise ValueError(f"its arguments for timm are not those of {config.name}")
     return config
@@ -225,8 +257,14 @@ def _check_types(fields: Mapping[str, Any], types: Mapping[str, type]) -> None:
             raise ValueError(f"{name} is {fields[name]!r}")
 
 
-_ADDED_FIELDS: dict[str, Any] = {"interpolation": "bicubic", "fit": "center", "guessed": False}
+_ADDED_FIELDS: dict[str, Any] = {
+    "interpolation": "bicubic",
+    "fit": "center",
+    "guessed": False,
+    "digest": None,
+}
 """Fields that were added to the configuration, and the values that files without them have."""
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _MAX_VALUE = 1e6
 """Largest size, channels and mean, and largest ratio of a deviation to 1; of images."""
 _FLOAT32 = torch.finfo(torch.float32)
@@ -260,9 +298,10 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
     """
     weights, settings = (json.dumps(file_stem + end) for end in (".safetensors", ".json"))
     if config.timm is None:
+        network = f", network={json.dumps(config.name)}" * is_own(config.name)
         return (
             "from widefield.encoders import load_encoder\n"
-            f"model = load_encoder({weights}).eval()\n"
+            f"model = load_encoder({weights}{network}).eval()\n"
             "# It takes images in [0, 1] and normalizes them itself."
         )
     lines = [

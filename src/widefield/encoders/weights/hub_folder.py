@@ -11,7 +11,7 @@ from widefield.core.files import check_plain_file
 from widefield.core.types import InputSpec
 from widefield.encoders.encoder import VARIANTS, Encoder, EncoderConfig, encoder_config
 from widefield.encoders.weights.adapt import adapted_config
-from widefield.encoders.weights.files import read_inputs
+from widefield.encoders.weights.files import read_config, read_inputs
 from widefield.encoders.weights.foreign import (
     WeightMatch,
     architecture_spec,
@@ -27,6 +27,7 @@ from widefield.encoders.weights.normalization import (
     stated_normalization,
 )
 from widefield.encoders.weights.tensors import read_tensors
+from widefield.encoders.weights.timm_entry import NAME
 from widefield.encoders.weights.vit_names import authors_arguments, vit_names
 
 CONFIG = "config.json"
@@ -61,6 +62,8 @@ def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
     name = values.get("architecture")
     if name is None and "num_attention_heads" in values:
         return _load_transformers(folder, weights, values)
+    if name == NAME:
+        return _load_entry(folder, weights, values)
     if not isinstance(name, str):
         raise ValueError(
             f"{folder} is a model folder of {values.get('model_type', 'another library')!r}, and "
@@ -72,6 +75,21 @@ def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
     ]
     tensors = read_tensors(weights)
     best = best_match(weights, tensors, candidates)
+    return load_matched(tensors, best), best
+
+
+def _load_entry(
+    folder: Path, weights: Path, values: Mapping[str, Any]
+) -> tuple[Encoder, WeightMatch]:
+    """Load an encoder that timm has no arguments for."""
+    try:
+        config = read_config(json.dumps(values["model_args"]["encoder"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{folder / CONFIG} has no encoder of this version ({error}): export the model again"
+        ) from None
+    tensors = read_tensors(weights)
+    best = best_match(weights, tensors, [architecture_spec(config.name, config)])
     return load_matched(tensors, best), best
 
 

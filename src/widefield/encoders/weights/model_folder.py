@@ -9,11 +9,12 @@ from safetensors.torch import save_file
 
 from widefield.core.files import write_atomically
 from widefield.core.types import InputSpec, as_size
-from widefield.encoders.arguments import AFTER_BUILD, split_arguments
 from widefield.encoders.encoder import Encoder, EncoderConfig
+from widefield.encoders.own import is_own
 from widefield.encoders.readout import Readout
 from widefield.encoders.readout_file import READOUT_FILE, save_readout
 from widefield.encoders.weights.hub_folder import CONFIG, RECORD
+from widefield.encoders.weights.timm_entry import NAME, entry_arguments, needs_entry
 
 MODEL_FILES = (
     CONFIG,
@@ -27,7 +28,7 @@ the encoder has a wide readout."""
 
 
 def check_timm_support(config: EncoderConfig) -> None:
-    """Check that timm can build an encoder from arguments.
+    """Check that timm can build an encoder, with `register_with_timm` or without.
 
     Raises:
         ValueError: it cannot.
@@ -37,17 +38,10 @@ def check_timm_support(config: EncoderConfig) -> None:
             f"timm has no spectrograms of sounds, which {config.name} needs: export to a "
             ".safetensors or .onnx file"
         )
-    missing = [key for key in split_arguments(config.name)[1] if key in AFTER_BUILD]
-    if missing:
+    if is_own(config.name):
         raise ValueError(
-            f"timm has no argument {missing[0]}, which {config.name} needs: export to a "
-            ".safetensors or .onnx file"
-        )
-    if config.timm is None or config.conv1 is not None:
-        model = config.name if config.timm is None else f"{config.name} with its small stem"
-        raise ValueError(
-            f"timm cannot build {model} from a config.json: export to a .safetensors file, or "
-            "train a ResNet with --stem native, a ViT or a ConvNeXt"
+            f"timm cannot build {config.name}, a network of yours: export to a .onnx or "
+            ".safetensors file"
         )
 
 
@@ -57,7 +51,8 @@ def save_model_folder(
     """Write `config.json`, `model.safetensors`, the model card `README.md` and the readout.
 
     `timm.create_model("local-dir:FOLDER", pretrained=True)` then gives the same features for images
-    that `timm.data.create_transform` prepares as `timm.data.resolve_model_data_config` says. The
+    that `timm.data.create_transform` prepares as `timm.data.resolve_model_data_config` says; where
+    `needs_entry`, once `register_with_timm` was called. The
     record of preprocessing is in `config.json`, and for squares of three channels in
     `preprocessor_config.json`, whose cut may differ by one pixel.
 
@@ -85,17 +80,21 @@ def save_model_folder(
 def timm_config(encoder: Encoder) -> dict[str, Any]:
     """Return the content of `config.json`, as timm reads it."""
     config = encoder.config
-    assert config.timm is not None, "check_timm_support refuses it"
-    arguments = {k: v for k, v in config.timm.items() if k not in ("model_name", "pretrained")}
-    known = cast(dict[str, Any], encoder.backbone.pretrained_cfg)
+    if needs_entry(config):
+        name, arguments, known = NAME, entry_arguments(config), dict[str, Any]()
+    else:
+        assert config.timm is not None
+        name = config.timm["model_name"]
+        arguments = {k: v for k, v in config.timm.items() if k not in ("model_name", "pretrained")}
+        known = cast(dict[str, Any], encoder.backbone.pretrained_cfg)
     return {
-        "architecture": config.timm["model_name"],
+        "architecture": name,
         "num_classes": 0,
         "num_features": encoder.dim,
         "model_args": arguments,
         "pretrained_cfg": {
             "input_size": [config.channels, *config.image_size],
-            "fixed_input_size": "img_size" in arguments,
+            "fixed_input_size": encoder.size_is_fixed,
             "mean": list(config.mean),
             "std": list(config.std),
             "interpolation": config.interpolation,

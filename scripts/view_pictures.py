@@ -1,6 +1,6 @@
 """Draw docs/views-drawn.png and docs/views-small.png: every view policy on three photographs.
 
-    python scripts/pictures.py
+    python scripts/view_pictures.py
 
 Views that learn or attack are shown against an encoder that they were trained with for 20 steps.
 """
@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from lightning.fabric import Fabric
 from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
@@ -23,13 +22,14 @@ from widefield.data.builtin.photos import load_photo
 from widefield.data.planted import Shapes, plant
 from widefield.train.adversary import loss_gradients
 from widefield.train.build import DataInfo, build
+from widefield.train.distributed import Compute
 from widefield.train.state import TrainState
 from widefield.train.step import TrainStep
 from widefield.views import VIEWS, AugmentContext, build_views
 
 DOCS = Path(__file__).parents[1] / "docs"
 PICTURES = (DOCS / "views-drawn.png", DOCS / "views-small.png")
-COMMAND = "python scripts/pictures.py"
+COMMAND = "python scripts/view_pictures.py"
 PHOTOGRAPHS = ("astronaut", "chelsea", "coffee")
 SIDE, STEPS, LOUDER = 96, 20, 4
 LOUD = {"viewmaker_budget": 0.1, "attack_budget": 0.1, "viewmaker_lr": 3e-3}
@@ -105,7 +105,7 @@ def trained(recipe: Recipe) -> TrainState:
     dataset = open_dataset("photos+shapes", max_examples=STEPS * recipe.batch_size)
     cpu = torch.device("cpu")
     state = build(recipe, DataInfo.of(dataset), device=cpu)
-    step = TrainStep(state, fabric=Fabric(accelerator="cpu", devices=1, loggers=[]))
+    step = TrainStep(state, compute=Compute(cpu, "32-true"))
     for batch in Loader(dataset, batch_size=recipe.batch_size, device=cpu, masks=True).epoch(0):
         step(batch)
     state.model.eval()

@@ -1,0 +1,78 @@
+"""Decisions on examples, as the pages of `explore` and `classify` save them.
+
+The file `decisions.csv` has the columns path, decision (keep, exclude or empty) and one for each
+task, with the labels after all changes. `read_labels` takes the labels of the examples that are not
+excluded, and `read_excluded` the others.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from widefield.data.examples import Examples
+from widefield.data.labels import (
+    DECISION,
+    EXCLUDE,
+    Frame,
+    Labels,
+    LabelTable,
+    Series,
+    is_decision,
+    read_labels,
+    rows_of,
+)
+from widefield.data.skipped import EXCLUDED, Skipped
+
+
+def read_excluded(decisions: Labels | None) -> tuple[str, ...]:
+    """Return the paths that a table of decisions excludes; none without a table.
+
+    Raises:
+        ValueError: it cannot be read, has no column decision, or other decisions.
+
+    Example:
+        >>> read_excluded({"a.png": "keep", "b.png": "exclude"})
+        ('b.png',)
+    """
+    if decisions is None:
+        return ()
+    is_series = isinstance(decisions, Mapping | Series) and not isinstance(decisions, Frame)
+    table = read_labels(decisions, only=None if is_series else DECISION)
+    (chosen,) = table.tasks.values()
+    other = sorted({value for value in chosen.values() if not is_decision(value)})
+    if other:
+        raise ValueError(
+            f"{table.source}: {other[0]!r} is no decision: write keep or exclude, or leave it empty"
+        )
+    return tuple(path for path, value in chosen.items() if value == EXCLUDE)
+
+
+def excluded_names(paths: tuple[str, ...], names: Sequence[str], base: str) -> frozenset[str]:
+    """Return the `names` of examples that excluded paths mean; `base` is their folder.
+
+    Excluded files may be gone.
+    """
+    if not paths:
+        return frozenset()
+    table = LabelTable(source="the excluded files", tasks={"": dict.fromkeys(paths, "")})
+    return frozenset(table.names_in(names, base).values())
+
+
+def without(examples: Examples, names: frozenset[str], listed: int) -> Examples:
+    """Return the examples without those of these names, with a note; `listed` were to be excluded.
+
+    Raises:
+        ValueError: none is left.
+    """
+    if not listed:
+        return examples
+    rows = np.flatnonzero([name not in names for name in examples.names])
+    if not len(rows):
+        raise ValueError(f"all {len(names)} examples are excluded: keep some")
+    gone = f"; {listed - len(names)} others are not in the data" if listed > len(names) else ""
+    return replace(
+        rows_of(examples, rows),
+        excluded=tuple(Skipped(name, EXCLUDED) for name in sorted(names)),
+        notes=(*examples.notes, f"{len(names)} examples are excluded{gone}"),
+    )

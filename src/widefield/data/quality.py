@@ -1,0 +1,102 @@
+"""Dark, over-exposed, blurry, low-information and odd-sized images, from pixels and file sizes.
+
+With g the gray value of a pixel in [0, 1], the measures of an image are
+
+    dark              the 99th percentile of g, at most 0.32
+    over-exposed      the 5th percentile of g, at least 0.95
+    low-information   the entropy of the histogram of g with 256 bins, at most 3 bits
+    blurry            std(Laplacian of g) / std(g), no limit of its own: it depends on the size
+    odd-sized         sqrt(width height), 10 times the median or a tenth; or width / height,
+                      0.35 times the median or its inverse
+
+The limits are those of CleanVision (Cleanlab 2022). Where all images of a kind are dark or plain,
+as digits are, that is no fault: except for sizes, an image is listed only if its measure is also
+more than 3.5 robust deviations from the median (Iglewicz and Hoaglin 1993).
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widefield.core.pixels import to_bytes
+
+_CHUNK = 512
+_DEVIATIONS = 3.5
+_DARK, _BRIGHT, _ENTROPY = 0.32, 0.95, 3.0
+_SIZE, _ASPECT = 10.0, 1 / 0.35
+_PLAIN = 2 / 255
+"""Standard deviation of gray values up to which an image has no edges to be blurry."""
+
+Floats = NDArray[np.floating]
+
+
+def image_quality(images: NDArray[Any], sizes: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+    """Return kind -> rows of stored images [n, H, W, C] of poor quality, the most extreme first.
+
+    `sizes` are width and height of the files, [n, 2].
+
+    Example:
+        >>> images = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
+        >>> images[3] //= 8
+        >>> found = image_quality(images, np.full((20, 2), 8))
+        >>> {name: rows.tolist() for name, rows in found.items() if len(rows)}
+        {'dark': [3]}
+    """
+    chunks = [_measures(to_bytes(images[i : i + _CHUNK])) for i in range(0, len(images), _CHUNK)]
+    high, low, entropy, sharpness = np.concatenate(chunks, axis=1)
+    size = np.log(np.sqrt(sizes.prod(1)))
+    aspect = np.log(sizes[:, 0] / sizes[:, 1])
+    odd = np.maximum(_away(size) / np.log(_SIZE), _away(aspect) / np.log(_ASPECT))
+    return {
+        "dark": _unusual(-high, -_DARK),
+        "over-exposed": _unusual(low, _BRIGHT),
+        "blurry": _unusual(-_with_median(np.log(sharpness)), -np.inf),
+        "low-information": _unusual(-entropy, -_ENTROPY),
+        "odd-sized": _descending(odd, odd >= 1),
+    }
+
+
+def _measures(images: NDArray[np.uint8]) -> Floats:
+    """Return 99th and 5th percentile, entropy and sharpness of each image, [4, n]."""
+    gray = images[..., :3].mean(-1, dtype=np.float32) / 255
+    flat = gray.reshape(len(gray), -1)
+    low, high = np.percentile(flat, (5, 99), axis=1)
+    bins = np.round(255 * flat).astype(np.int64) + 256 * np.arange(len(flat))[:, None]
+    share = np.bincount(bins.ravel(), minlength=256 * len(flat)).reshape(-1, 256) / flat.shape[1]
+    entropy = -(share * np.log2(np.where(share > 0, share, 1))).sum(1)
+    return np.stack([high, low, entropy, _sharpness(gray)])
+
+
+def _sharpness(gray: NDArray[Any]) -> Floats:
+    """Return std(Laplacian) / std of each image [n, H, W]; NaN for one without edges."""
+    deviation = gray.std((1, 2))
+    if min(gray.shape[1:]) < 3:
+        return np.full(len(gray), np.nan)
+    inner = gray[:, 1:-1, 1:-1]
+    beside = gray[:, :-2, 1:-1] + gray[:, 2:, 1:-1] + gray[:, 1:-1, :-2] + gray[:, 1:-1, 2:]
+    edges = (beside - 4 * inner).std((1, 2))
+    ratio = np.maximum(edges / np.maximum(deviation, _PLAIN), 1e-6)
+    return np.where(deviation > _PLAIN, ratio, np.nan)
+
+
+def _with_median(values: Floats) -> Floats:
+    """Return the values with NaN replaced by the median of the others."""
+    known = values[~np.isnan(values)]
+    return np.where(np.isnan(values), np.median(known) if len(known) else 0.0, values)
+
+
+def _away(values: Floats) -> Floats:
+    return np.abs(values - np.median(values))
+
+
+def _unusual(values: Floats, limit: float) -> NDArray[np.int64]:
+    """Return where values are at least `limit` and far above the median, the highest first."""
+    deviation = 1.4826 * float(np.median(_away(values)))
+    far = values - np.median(values) > max(_DEVIATIONS * deviation, 1e-6)
+    return _descending(values, far & (values >= limit))
+
+
+def _descending(values: Floats, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    rows = np.flatnonzero(chosen)
+    return rows[np.argsort(-values[rows], kind="stable")]

@@ -1,0 +1,206 @@
+"""Networks of one's own: `FILE.py:FUNCTION`, or a module in Python.
+
+The function takes no arguments and returns a `torch.nn.Module` that maps normalized images
+x [B, C, H, W] to features h [B, D]. The file is executed when its name is given on the command line
+or in a call. A run folder names the network that it was trained with, and never executes it: open
+the run as `RUN@FILE.py:FUNCTION`.
+"""
+
+import copy
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from widefield.core.lines import one_line
+from widefield.core.modes import eval_mode
+from widefield.core.types import Size
+
+_MODULE = "module:"
+"""Prefix of the names of modules that were given in Python."""
+_TRIED = (32, 224, 64, 96, 128, 28, 256, 384, 518)
+"""Sides of images that a module is tried with, where the data are not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnNetwork:
+    """A network that was given in this process."""
+
+    name: str
+    """The file's absolute path and the function, or the class of a module and a digest."""
+    digest: str
+    """SHA-256 of the file, or of the module's layers."""
+    build: Callable[[], nn.Module]
+    """Returns the network; its initial weights are drawn from torch's generator."""
+
+
+_given: dict[str, OwnNetwork] = {}
+"""The networks that were given in this process, by the names that runs record."""
+
+
+def is_own(name: str) -> bool:
+    """Return whether a name is that of a network of one's own.
+
+    Example:
+        >>> is_own("nets/small.py:build"), is_own("resnet18")
+        (True, False)
+    """
+    file, colon, function = name.rpartition(":")
+    return name.startswith(_MODULE) or (
+        bool(colon) and file.endswith(".py") and function.isidentifier()
+    )
+
+
+def give_network(network: str | nn.Module, *, recorded: str | None = None) -> OwnNetwork:
+    """Execute a file that the user names, or take a module, and return the network.
+
+    Args:
+        network: `FILE.py:FUNCTION`, or a module, which is copied.
+        recorded: name of the network in a run, if the file has moved since.
+
+    Raises:
+        ValueError: there is no such file or function, or it fails or returns no module.
+    """
+    given = _of_module(network) if isinstance(network, nn.Module) else _of_file(network)
+    for name in {given.name, recorded or given.name}:
+        _given[name] = given
+    return given
+
+
+def known_digest(name: str) -> str | None:
+    """Return the digest of a network that was given in this process; None for any other name."""
+    return _given[name].digest if name in _given else None
+
+
+def given_network(name: str) -> OwnNetwork:
+    """Return a network that was given in this process, by its name.
+
+    Raises:
+        ValueError: it was not; the message says how to give it.
+    """
+    if name in _given:
+        return _given[name]
+    if name.startswith(_MODULE):
+        raise ValueError(
+            f"the network {name.removeprefix(_MODULE)!r} is a module of another process: give it "
+            "again, load(RUN, network=module) or pretrain(..., encoder=module)"
+        )
+    raise ValueError(
+        f"the network is code of yours, {name}, and is executed only if you name it: append "
+        f"@{name} to the run, or give --encoder {name} to pretrain"
+    )
+
+
+def build_own(name: str, channels: int, size: Size) -> nn.Module:
+    """Build a given network, and find D, its `head_hidden_size`, with two images of zeros.
+
+    Raises:
+        ValueError: it was not given, or does not return features [B, D] of such images.
+    """
+    with torch.device("cpu"):  # also where shapes alone are asked for
+        network = given_network(name).build()
+        dim = _width(name, network, torch.zeros(2, channels, *size))
+    network.head_hidden_size = dim  # type: ignore[assignment]
+    return network
+
+
+def image_side(module: nn.Module, channels: int) -> int:
+    """Return the side of images that a module takes, of those that are usual.
+
+    Raises:
+        ValueError: it takes none of them.
+    """
+    error: ValueError | None = None
+    for side in _TRIED:
+        try:
+            _width(type(module).__name__, module, torch.zeros(2, channels, side, side))
+        except ValueError as reason:
+            error = error or reason
+        else:
+            return side
+    assert error is not None
+    raise error
+
+
+@torch.no_grad()
+def _width(name: str, network: nn.Module, x: Tensor) -> int:
+    """Return D of the features of x."""
+    shape = f"[{', '.join(map(str, x.shape))}]"
+    try:
+        with eval_mode(network):
+            h = network(x)
+    except Exception as error:  # of the user's code
+        raise ValueError(f"{name} fails for images {shape}: {one_line(_reason(error))}") from error
+    if not isinstance(h, Tensor) or h.ndim != 2 or len(h) != 2:
+        found = f"a tensor {list(h.shape)}" if isinstance(h, Tensor) else type(h).__name__
+        raise ValueError(
+            f"{name} returns {found} for images {shape}: return features [B, D], one row for each"
+        )
+    return h.shape[1]
+
+
+def _of_module(module: nn.Module) -> OwnNetwork:
+    frozen = copy.deepcopy(module).cpu()
+    shapes = [(key, tuple(value.shape)) for key, value in frozen.state_dict().items()]
+    digest = hashlib.sha256(f"{frozen!r}{shapes}".encode()).hexdigest()
+    name = f"{_MODULE}{type(module).__name__}-{digest[:8]}"
+    return OwnNetwork(name=name, digest=digest, build=lambda: copy.deepcopy(frozen))
+
+
+def _of_file(spec: str) -> OwnNetwork:
+    path, _, function = spec.rpartition(":")
+    file = Path(path).expanduser().absolute()
+    if not file.is_file():
+        raise ValueError(f"no file {path} with the function {function} of a network")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    make = getattr(_executed(file, digest), function, None)
+    if not callable(make):
+        raise ValueError(f"{path} has no function {function}: give FILE.py:FUNCTION")
+
+    def build() -> nn.Module:
+        try:
+            with _importable(file.parent):
+                network = make()
+        except Exception as error:  # of the user's code
+            raise ValueError(f"{spec}() fails: {_reason(error)}") from error
+        if not isinstance(network, nn.Module):
+            raise ValueError(f"{spec}() returns {type(network).__name__}: return a torch.nn.Module")
+        return network
+
+    return OwnNetwork(name=f"{file}:{function}", digest=digest, build=build)
+
+
+def _executed(file: Path, digest: str) -> Any:
+    """Return the module of a file, executed as an import does."""
+    name = f"{file.stem}_{digest[:8]}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # as dataclasses need it
+    try:
+        with _importable(file.parent):
+            spec.loader.exec_module(module)
+    except Exception as error:  # of the user's code
+        raise ValueError(f"{file} fails when it is executed: {_reason(error)}") from error
+    return module
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Let a file import its neighbors, as Python does for a script."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _reason(error: Exception) -> str:
+    return one_line(f"{type(error).__name__}: {error}")

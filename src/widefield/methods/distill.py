@@ -1,0 +1,129 @@
+"""Distillation: predict the features of frozen teachers, computed once for each example."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from widefield.core.batch import Positive, Rows, check_number, checked
+from widefield.core.precision import full_precision
+from widefield.core.types import Loss
+from widefield.head import initial_rows
+from widefield.methods.base import BuildContext, Method, MethodConfig
+from widefield.methods.projector import ProjectorConfig
+
+
+@checked
+@full_precision
+def feature_cosine(z: Rows, rows: Rows) -> Tensor:
+    """Return 1 minus the mean cosine of predictions z [b, m] and teachers' features, rows [b, m].
+
+        loss = 1 - 1/b sum_i z_i . r_i / (|z_i| |r_i|).
+
+    Example:
+        >>> import torch
+        >>> float(feature_cosine(torch.eye(2), 3 * torch.eye(2)))
+        0.0
+
+    Source: AM-RADIO (Ranzinger et al. 2024), section 3, the loss of summary features.
+    """
+    return 1 - F.cosine_similarity(z, rows, dim=1).mean()
+
+
+def teacher_rows(features: list[Tensor]) -> Tensor:
+    """Return the rows [n, sum D_k] of the features h_k [n, D_k] of K teachers.
+
+        r_i = concatenation over k of (h_ki - mean_k) / (|h_ki - mean_k| sqrt(K)),
+
+    so that each teacher has the same weight in a cosine, whatever its scale.
+
+    Example:
+        >>> teacher_rows([torch.tensor([[0.0, 2.0], [2.0, 0.0]]), torch.tensor([[5.0], [7.0]])])
+        tensor([[-0.5000,  0.5000, -0.7071],
+                [ 0.5000, -0.5000,  0.7071]])
+    """
+    unit = [F.normalize(h.float() - h.float().mean(0), dim=1) for h in features]
+    return torch.cat(unit, dim=1) / len(features) ** 0.5
+
+
+class Distill(Method):
+    """Cosine between a projection of one view and the example's row, its teachers' features.
+
+    A row is computed once, from the example without augmentation, and is not trained; a step costs
+    what the encoder costs. With the one linear layer of the default projector, the features have to
+    predict the teachers' linearly, so that a linear probe finds in them what it finds there.
+
+    Args:
+        encoder_dim: D, the encoder's output width.
+        config: settings, by default the measured ones.
+        examples: n.
+        targets: rows [n, m], such as `teacher_rows`, or a file of them that numpy mapped; without
+            them a random row for each example, as in Noise As Targets (Bojanowski & Joulin 2017).
+        **settings: single settings to replace, by name.
+
+    Source: AM-RADIO (Ranzinger et al. 2024); a row for each example as in S-DIET (2025), section 5.
+    """
+
+    view_count = 1
+
+    def __init__(
+        self,
+        encoder_dim: int,
+        config: "DistillConfig | None" = None,
+        *,
+        examples: int,
+        targets: NDArray[Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        config = DistillConfig.of(config, settings)
+        check_number("examples", Positive, examples)
+        if targets is not None and len(targets) != examples:
+            raise ValueError(f"there are {len(targets)} targets for {examples} examples: give all")
+        self.examples = examples
+        self._targets = targets
+        shape = config.projector
+        if targets is not None:
+            shape = shape.changed({"dim": targets.shape[1]})
+        self.projector = shape.build(encoder_dim)
+        self.dim = shape.out_dim(encoder_dim)
+
+    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+        """Return the distance of the projection of the one view from the rows of the batch."""
+        (view,) = views
+        z = self.projector(encoder(view))
+        return Loss(feature_cosine(z, self.rows(index).to(z)))
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Return the rows [b, m] of the examples `index` [b]."""
+        if self._targets is None:
+            return initial_rows(index, self.dim, seed=0, dtype=torch.float32)
+        return torch.from_numpy(self._targets[index.cpu().numpy()])
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillConfig(MethodConfig):
+    """Settings of `Distill`."""
+
+    name: ClassVar[str] = "distill"
+
+    teacher: tuple[str, ...] | None = None
+    """Frozen encoders whose features are to be predicted, as for init; several are joined."""
+    projector: ProjectorConfig = ProjectorConfig(layers=1)
+    """The projection head; with teachers its output width is theirs."""
+
+    def __post_init__(self) -> None:
+        """Check every field; one teacher may be a string."""
+        if isinstance(self.teacher, str | list):
+            teacher = (self.teacher,) if isinstance(self.teacher, str) else tuple(self.teacher)
+            object.__setattr__(self, "teacher", teacher)
+        super().__post_init__()
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return Distill(
+            context.feature_dim, self, examples=context.examples, targets=context.targets
+        )

@@ -1,0 +1,160 @@
+"""The HTML page of a classification: uncertain predictions and doubted labels, to be corrected."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widefield.core.hardware import choose_device, machine
+from widefield.data import Dataset
+from widefield.report.explore import Coloring, ExplorePage, ImageGroup, Section
+from widefield.version import __version__
+from widefield.workflows.explore_page import file_sizes, rendered
+
+if TYPE_CHECKING:
+    from widefield.workflows.classify import Classification
+
+_MOST, _LEAST = 4000, 12
+"""Predictions on the page, and those of each class at least."""
+_NAMED = 2
+"""Classes in the caption of an image."""
+
+
+def classify_page(result: "Classification", dataset: Dataset, *, seed: int) -> str:
+    """Return the page as HTML; it has all labeled and suggested images, and the least certain."""
+    row_of = {path: row for row, path in enumerate(dataset.paths)}
+    by_class = _least_certain(result)
+    suggested = np.array([row_of[path] for path in result.suggested], dtype=np.int64)
+    labeled = np.array([row_of[path] for path in result.labels], dtype=np.int64)
+    rows = np.unique(np.concatenate([labeled, suggested, *by_class]))
+    shown, p = dataset.subset(rows), result.probabilities[rows]
+    ids = {name: k for k, name in enumerate(result.classes)}
+    given = [ids[result.labels[x]] if x in result.labels else -1 for x in shown.paths]
+    return ExplorePage(
+        title=f"widefield classify: {dataset.spec} by {result.encoder}",
+        summary=_summary(result, dataset),
+        table=_scores(result),
+        images=rendered(shown),
+        sizes=file_sizes(shown),
+        example=dataset.kind.removesuffix("s"),
+        paths=shown.paths,
+        colorings=[
+            Coloring(name="predicted", values=result.classes, ids=p.argmax(1), role="prediction"),
+            Coloring(name="label", values=result.classes, ids=np.array(given), role="task"),
+        ],
+        sections=[
+            section
+            for section in (
+                _suggested(result, rows, suggested),
+                _doubted(result, rows, row_of),
+                _uncertain(result, rows, by_class),
+            )
+            if any(group.rows for group in section.groups)
+        ],
+        notes=[f"Note: {note}." for note in result.notes],
+        metadata={
+            "encoder": result.encoder,
+            "data": dataset.spec,
+            "labels": f"{len(labeled):,}",
+            "seed of the folds": str(seed),
+            "widefield": __version__,
+            **machine(choose_device("auto")),
+        },
+    ).html()
+
+
+def _summary(result: "Classification", dataset: Dataset) -> str:
+    checked, n = result.cross_validation, f"{len(result.paths):,} {dataset.kind}"
+    given = f"{len(result.labels):,} labels"
+    if checked is None:
+        return f"{n} classified from {given}, too few for an estimate of the accuracy."
+    return (
+        f"{n} classified from {given}: accuracy {100 * checked.accuracy:.0f} %, from "
+        f"{100 * checked.low:.0f} to {100 * checked.high:.0f} %, {checked.lines()[0]}."
+    )
+
+
+def _scores(result: "Classification") -> list[list[str]]:
+    checked = result.cross_validation
+    if checked is None:
+        return []
+    return [
+        ["cross-validated on the labels", "%"],
+        ["accuracy of the features", f"{100 * checked.accuracy:.1f}"],
+        *([f"accuracy of {name}", f"{100 * x.before:.1f}"] for name, x in checked.floors.items()),
+        ["mean over classes", f"{100 * checked.balanced_accuracy:.1f}"],
+        ["mean probability of the predicted class", f"{100 * checked.confidence:.1f}"],
+        ["expected calibration error", f"{100 * checked.calibration_error:.1f}"],
+    ]
+
+
+def _least_certain(result: "Classification") -> list[NDArray[np.int64]]:
+    """Return the unlabeled rows that are predicted as each class, the least probable first."""
+    p, most = result.probabilities, max(_LEAST, _MOST // len(result.classes))
+    unlabeled = np.array([path not in result.labels for path in result.paths])
+    rows = [np.flatnonzero((p.argmax(1) == k) & unlabeled) for k in range(len(result.classes))]
+    return [r[np.argsort(p[r].max(1), kind="stable")[:most]] for r in rows]
+
+
+def _captions(result: "Classification", rows: NDArray[np.int64]) -> list[str]:
+    best = np.argsort(-result.probabilities[rows], axis=1, kind="stable")[:, :_NAMED]
+    return [
+        ", ".join(f"{result.classes[k]} {100 * result.probabilities[row, k]:.0f} %" for k in named)
+        for row, named in zip(rows, best, strict=True)
+    ]
+
+
+def _suggested(
+    result: "Classification", rows: NDArray[np.int64], suggested: NDArray[np.int64]
+) -> Section:
+    return Section(
+        name="suggested",
+        title="To label next",
+        caption="Uncertain ones that represent many others, the most useful first.",
+        groups=[
+            ImageGroup(
+                rows=np.searchsorted(rows, suggested).tolist(),
+                captions=_captions(result, suggested),
+            )
+        ],
+    )
+
+
+def _doubted(result: "Classification", rows: NDArray[np.int64], row_of: dict[str, int]) -> Section:
+    wrong = [row_of[path] for path, _, _ in result.doubted]
+    return Section(
+        name="labels",
+        title="Labels to check",
+        caption="Another class is predicted for these when their own label is held out, the most "
+        "probable first.",
+        groups=[
+            ImageGroup(
+                rows=np.searchsorted(rows, wrong).tolist(),
+                captions=[
+                    f"labeled {result.labels[path]}; predicted {name} {100 * p:.0f} %"
+                    for path, name, p in result.doubted
+                ],
+            )
+        ],
+    )
+
+
+def _uncertain(
+    result: "Classification", rows: NDArray[np.int64], by_class: list[NDArray[np.int64]]
+) -> Section:
+    counts = np.bincount(result.probabilities.argmax(1), minlength=len(result.classes))
+    return Section(
+        name="predictions",
+        title="Predictions by class",
+        caption="The least certain first. Choose one and press A to accept the prediction, or the "
+        "number of another class.",
+        groups=[
+            ImageGroup(
+                title=f"{name}: predicted for {counts[k]:,}",
+                rows=np.searchsorted(rows, by_class[k]).tolist(),
+                captions=_captions(result, by_class[k]),
+            )
+            for k, name in enumerate(result.classes)
+            if len(by_class[k])
+        ],
+    )
