@@ -70,7 +70,7 @@ def main() -> None:
         report = probe(encoder, test, train_data=train, floors=False, quiet=True)
         scores[name] = report.tasks["class"].score.accuracy
         result = {"accuracy": scores, "processor_seconds": seconds, "images": args.images}
-        result |= {"epochs": args.epochs, "machine": machine(choose_device("auto"))}
+        result |= {"epochs": args.epochs, "seeds": [0], "machine": machine(choose_device("auto"))}
         args.json.write_text(json.dumps(result, indent=1) + "\n")
         print(name, scores[name], seconds.get(name), flush=True)
 

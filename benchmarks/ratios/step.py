@@ -145,8 +145,8 @@ def _method_step(
 
 def _targets_on_disk(examples: int) -> NDArray[np.float16]:
     """Return features of a teacher in a file, as a run maps them."""
-    file = TemporaryFile()  # noqa: SIM115, for it is mapped until the process ends
-    rows = np.memmap(file, np.float16, "w+", shape=(examples, TEACHER_DIM))
+    with TemporaryFile() as file:  # which stays as long as it is mapped
+        rows = np.memmap(file, np.float16, "w+", shape=(examples, TEACHER_DIM))
     rows[:] = np.random.default_rng(0).standard_normal(rows.shape)
     rows.flush()
     return rows

@@ -28,7 +28,7 @@ _SIZE, _ASPECT = 10.0, 1 / 0.35
 _PLAIN = 2 / 255
 """Standard deviation of gray values up to which an image has no edges to be blurry."""
 
-Floats = NDArray[np.floating]
+_Floats = NDArray[np.floating]
 
 
 def image_quality(images: NDArray[Any], sizes: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
@@ -57,7 +57,7 @@ def image_quality(images: NDArray[Any], sizes: NDArray[np.int64]) -> dict[str, N
     }
 
 
-def _measures(images: NDArray[np.uint8]) -> Floats:
+def _measures(images: NDArray[np.uint8]) -> _Floats:
     """Return 99th and 5th percentile, entropy and sharpness of each image, [4, n]."""
     gray = images[..., :3].mean(-1, dtype=np.float32) / 255
     flat = gray.reshape(len(gray), -1)
@@ -68,7 +68,7 @@ def _measures(images: NDArray[np.uint8]) -> Floats:
     return np.stack([high, low, entropy, _sharpness(gray)])
 
 
-def _sharpness(gray: NDArray[Any]) -> Floats:
+def _sharpness(gray: NDArray[Any]) -> _Floats:
     """Return std(Laplacian) / std of each image [n, H, W]; NaN for one without edges."""
     deviation = gray.std((1, 2))
     if min(gray.shape[1:]) < 3:
@@ -80,23 +80,23 @@ def _sharpness(gray: NDArray[Any]) -> Floats:
     return np.where(deviation > _PLAIN, ratio, np.nan)
 
 
-def _with_median(values: Floats) -> Floats:
+def _with_median(values: _Floats) -> _Floats:
     """Return the values with NaN replaced by the median of the others."""
     known = values[~np.isnan(values)]
     return np.where(np.isnan(values), np.median(known) if len(known) else 0.0, values)
 
 
-def _away(values: Floats) -> Floats:
+def _away(values: _Floats) -> _Floats:
     return np.abs(values - np.median(values))
 
 
-def _unusual(values: Floats, limit: float) -> NDArray[np.int64]:
+def _unusual(values: _Floats, limit: float) -> NDArray[np.int64]:
     """Return where values are at least `limit` and far above the median, the highest first."""
     deviation = 1.4826 * float(np.median(_away(values)))
     far = values - np.median(values) > max(_DEVIATIONS * deviation, 1e-6)
     return _descending(values, far & (values >= limit))
 
 
-def _descending(values: Floats, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _descending(values: _Floats, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
     rows = np.flatnonzero(chosen)
     return rows[np.argsort(-values[rows], kind="stable")]

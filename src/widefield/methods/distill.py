@@ -64,6 +64,17 @@ class Distill(Method):
             them a random row for each example, as in Noise As Targets (Bojanowski & Joulin 2017).
         **settings: single settings to replace, by name.
 
+    Raises:
+        ValueError: there are not as many targets as examples, or a setting cannot work.
+
+    Example:
+        >>> encoder, teacher = torch.nn.Flatten(), torch.nn.Linear(8, 5)
+        >>> x = torch.rand(4, 1, 2, 4)
+        >>> rows = teacher_rows([teacher(x.flatten(1)).detach()])
+        >>> method = Distill(8, examples=4, targets=rows.numpy())
+        >>> method(encoder, [x], torch.arange(4)).total.shape
+        torch.Size([])
+
     Source: AM-RADIO (Ranzinger et al. 2024); a row for each example as in S-DIET (2025), section 5.
     """
 

@@ -81,6 +81,8 @@ def write_targets(
     text = json.dumps(record)
     write_atomically(file, lambda path: path.write_text(text, "utf-8"))
     write_atomically(folder.targets_file, lambda path: _save(path, rows))
+    if folder.settings_file.exists():
+        folder.rename_teacher()
 
 
 def open_teachers(names: Sequence[str], dataset: Dataset) -> list[FeatureExtractor]:

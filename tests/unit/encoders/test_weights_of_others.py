@@ -23,7 +23,8 @@ from widefield.encoders import (
     save_encoder,
 )
 from widefield.encoders.weights.files import timm_snippet
-from widefield.encoders.weights.model_folder import check_timm_support
+from widefield.encoders.weights.model_folder import save_model_folder
+from widefield.encoders.weights.timm_entry import register_with_timm
 
 DINOV2 = "vit_small_patch14_dinov2,depth=4,embed_dim=48,num_heads=3"
 DINOV2_REG = "vit_small_patch14_reg4_dinov2,depth=4,embed_dim=48,num_heads=3"
@@ -184,7 +185,7 @@ def test_vits_of_transformers_have_another_eps(tmp_path: Path) -> None:
 
 
 def test_networks_with_settings_that_timm_lacks_are_described_whole(tmp_path: Path) -> None:
-    """The lines that the JSON is for give the same features; a timm folder could not."""
+    """The lines that the JSON is for and the timm folder give the same features."""
     encoder, _ = load_foreign(saved(made.dinov3(bf16=True), tmp_path))
     settings = {**vars(encoder.config), "name": f"{encoder.config.name},norm_eps=0.01"}
     encoder = type(encoder)(type(encoder.config)(**settings), encoder.backbone).eval()
@@ -197,8 +198,11 @@ def test_networks_with_settings_that_timm_lacks_are_described_whole(tmp_path: Pa
         plain = timm.create_model(**encoder.config.timm).eval()  # type: ignore[arg-type]
         plain.load_state_dict(encoder.backbone.state_dict())
         assert distance(plain(x), space["model"](x)) > 1e-4  # the control
-    with pytest.raises(ValueError, match="timm has no argument rope_periods"):
-        check_timm_support(encoder.config)
+    save_model_folder(encoder, tmp_path / "folder", card="")
+    register_with_timm()
+    of_folder = timm.create_model(f"local-dir:{tmp_path}/folder", pretrained=True).eval()
+    with torch.no_grad():
+        assert distance(of_folder(x), space["model"](x)) < 1e-6
 
 
 def without(pattern: str, state: State) -> State:

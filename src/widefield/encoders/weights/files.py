@@ -87,20 +87,28 @@ def load_encoder(path: str | Path, *, network: str | nn.Module | None = None) ->
         raise ValueError(f"{file} is not a widefield encoder: it lacks the settings to rebuild one")
     try:
         config = read_config(settings)
-        if network is not None:
-            _give(network, config, file)
-        if is_own(config.name):
-            given_network(config.name)
-    except (TypeError, KeyError) as error:
-        raise ValueError(f"{file} holds no encoder of this version of widefield") from error
+    except _DAMAGED as error:
+        raise _no_encoder(file, error) from error
+    if network is not None:
+        _give(network, config, file)
+    if is_own(config.name):
+        given_network(config.name)
     try:
         return _build_with_weights(config, weights)
-    except (ValueError, TypeError, KeyError, RuntimeError, AssertionError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(
-            f"{file} holds no encoder of this version of widefield and timm "
-            f"({reason}): train or export it again"
-        ) from error
+    except _DAMAGED as error:
+        raise _no_encoder(file, error) from error
+
+
+_DAMAGED = (ValueError, TypeError, KeyError, RuntimeError, AssertionError)
+"""What settings and weights of another program or version raise."""
+
+
+def _no_encoder(file: Path, error: Exception) -> ValueError:
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return ValueError(
+        f"{file} holds no encoder of this version of widefield and timm "
+        f"({reason}): train or export it again"
+    )
 
 
 def _give(network: str | nn.Module, config: EncoderConfig, file: Path) -> None:
