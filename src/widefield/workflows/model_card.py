@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from widefield.core.names import is_seen
 from widefield.encoders import Encoder, EncoderConfig, Readout, needs_entry
@@ -158,13 +159,7 @@ def model_card(
         "normalization": _normalization(config),
     }
     if config.black_white is not None:
-        ranges = np.array(config.black_white).reshape(-1, 2).tolist()
-        texts = [f"{black:g} becomes 0, {white:g} becomes 1" for black, white in ranges]
-        metadata["more than 8 bits"] = (
-            texts[0]
-            if len(texts) == 1
-            else "; ".join(f"channel {k}: {text}" for k, text in enumerate(texts))
-        )
+        metadata["more than 8 bits"] = _ranges(np.array(config.black_white))
     folder = RunFolder(path=Path(run))
     about = "An image encoder: it turns images into features."
     if folder.settings_file.exists():
@@ -190,6 +185,16 @@ def model_card(
         facts="\n".join(f"- {name}: {value}" for name, value in metadata.items()),
         learned=_section(findings),
         version=__version__,
+    )
+
+
+def _ranges(black_white: NDArray[np.floating]) -> str:
+    """Return which values become black and white: 8 bits of all channels, or levels of each."""
+    if black_white.ndim == 1:
+        return "{:g} becomes 0, {:g} becomes 255".format(*black_white)
+    return "; ".join(
+        f"channel {k}: {black:g} becomes 0, {white:g} becomes 1"
+        for k, (black, white) in enumerate(black_white.tolist())
     )
 
 
