@@ -29,6 +29,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from PIL import Image
 
 import made_audit
 import pictures
@@ -49,6 +50,7 @@ TINY = (
     "--max-examples 32 --batch-size 16 --image-size 16 --encoder resnet-tiny --checkpoint-every 1"
 )
 TINY += " --projector-width 8 --projector-dim 8 --device cpu --precision 32"
+FEWER = TINY.replace("--max-examples 32", "--max-examples 24")
 
 ADAPT = (
     "--max-examples 32 --batch-size 16 --checkpoint-every 1 --projector-width 8 --projector-dim 8"
@@ -56,6 +58,10 @@ ADAPT = (
 ADAPT += " --device cpu --precision 32"
 
 LABELS = "path,label\n" + "".join(f"row {i},{'red' if i % 2 == 0 else 'blue'}\n" for i in range(8))
+
+DECISIONS = "path,decision\n" + "".join(
+    f"row {i},{'exclude' if i % 4 == 0 else 'keep'}\n" for i in range(8)
+)
 
 COMMANDS: dict[str, str] = {
     "pretrain": f"pretrain data.npz --out new --epochs 1 {TINY}",
@@ -68,6 +74,9 @@ COMMANDS: dict[str, str] = {
     "card": "export plain --out m --audit audit.json",
     "audit": "audit pixels data.npz --out page.html",
     "classify": "classify run data.npz --labels labels.csv --out p.csv",
+    "exclude": f"pretrain data.npz --out new --epochs 1 --exclude decisions.csv {FEWER}",
+    "teacher": f"pretrain data.npz --out new --epochs 1 --teacher run {TINY}",
+    "search": "search run data.npz --image query.png --out s.html",
     "explore": "explore run data.npz --out x.html --tables tab --max-examples 24",
     "recover": "recover run --out r --epochs 1",
     "start": f"pretrain data.npz --out new --epochs 1 --init run {ADAPT}",
@@ -104,6 +113,9 @@ OPTIONS += (
     "--seconds",
     "--suggest",
     "--tables",
+    "--exclude",
+    "--teacher",
+    "--group",
 )
 
 
@@ -137,6 +149,8 @@ class World:
         save_encoder(build_encoder("mobilenetv3_small_050", seed=0), folder / "plain")
         (folder / "audit.json").write_text(json.dumps(made_audit.whole().to_json()))
         (folder / "labels.csv").write_text(LABELS)
+        (folder / "decisions.csv").write_text(DECISIONS)
+        Image.fromarray(images(32)["x"][0]).save(folder / "query.png")
         (folder / "taken").mkdir()
         for name in ("taken/mine.txt", "taken.npz", "x.svg", "e.json"):
             (folder / name).write_text("mine")
@@ -177,10 +191,12 @@ READERS = {
     "w.pth": ("weights",),
     "audit.json": ("card",),
     "labels.csv": ("classify",),
+    "decisions.csv": ("exclude",),
+    "query.png": ("search",),
 }
 """Which calls read each file; `data.npz` has a grammar of its own."""
 
-TEXTS = ("run/run.yaml", "run/metrics.csv", "labels.csv")
+TEXTS = ("run/run.yaml", "run/metrics.csv", "labels.csv", "decisions.csv")
 JSONS = ("audit.json",)
 
 

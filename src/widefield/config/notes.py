@@ -39,7 +39,9 @@ def notes_on(
 def _on_method(recipe: Recipe, overrides: Collection[str]) -> str:
     """Return the note on the default method."""
     name = recipe.method.name
-    if method_with_settings(overrides):
+    if "teacher" in overrides:
+        reason = "the default with --teacher"
+    elif method_with_settings(overrides):
         reason = "which has the settings that were given"
     elif recipe.init is not None:
         reason = "the default with --init"

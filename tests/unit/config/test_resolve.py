@@ -217,6 +217,12 @@ def test_a_run_with_initial_weights_takes_the_method_that_was_measured_on_such_r
     assert notes[0] == "method view-contrast, the default with --init: --method sets another"
 
 
+def test_a_run_with_a_teacher_distills(tmp_path: Path) -> None:
+    recipe, notes = resolve("default", {"epochs": 5, "teacher": str(tmp_path)}, facts(500))
+    assert recipe.method.name == "distill"
+    assert notes[0] == "method distill, the default with --teacher: --method sets another"
+
+
 def test_a_method_that_was_named_is_kept_and_not_noted() -> None:
     assert make_recipe(method="simclr", epochs=5).method.name == "simclr"
     assert "method simclr" not in noted(MANY, method="simclr")
