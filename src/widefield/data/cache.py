@@ -213,14 +213,11 @@ def _write_entry(
 
     A killed build is resumed. Where another process builds the same entry, this one does so too.
     """
+    make_cache_folder(entry.parent)
     try:
-        entry.parent.mkdir(parents=True, exist_ok=True)
         temp_dir, lock = _temp_dir(entry)
     except OSError as error:
-        raise ValueError(
-            f"cannot write to the cache '{entry.parent}': {error.strerror}; "
-            "set XDG_CACHE_HOME to a folder that can be written"
-        ) from None
+        raise _not_writable(entry.parent, error) from None
     try:
         pixels = _map(temp_dir / "pixels.npy", shape, dtype, "r+")
         if pixels is None:
@@ -344,6 +341,29 @@ def digest(*parts: object) -> bytes:
         else:
             whole.update(repr(part).encode())
     return whole.digest()
+
+
+class CacheError(ValueError):
+    """The cache cannot be written."""
+
+
+def make_cache_folder(folder: Path) -> None:
+    """Make a folder of the cache.
+
+    Raises:
+        CacheError: it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_writable(folder, error) from None
+
+
+def _not_writable(folder: Path, error: OSError) -> CacheError:
+    return CacheError(
+        f"cannot write to the cache '{folder}': {error.strerror}; "
+        "set XDG_CACHE_HOME to a folder that can be written"
+    )
 
 
 def cache_folder() -> Path:

@@ -75,10 +75,10 @@ def decoding_notes(record: Record, n: int, size: Size) -> list[str]:
     if choices.get("deep"):
         outcome = " and were brought to 8"
         if black_white is not None and not isinstance(black_white[0], float | int):
-            outcome = (
-                f" and keep them: the 0.1 and 99.9 percentiles of each of {len(black_white)} "
-                "channels became black and white"
-            )
+            count = len(black_white)
+            channels = "the channel" if count == 1 else f"each of {count} channels"
+            outcome = f" and keep them: the 0.1 and 99.9 percentiles of {channels} became black "
+            outcome += "and white"
             outcome += (
                 f", from {record['sampled']} images" if record["sampled"] else ", as recorded"
             )

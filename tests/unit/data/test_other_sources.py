@@ -117,6 +117,33 @@ def test_arrays_of_other_libraries(tmp_path):
         assert dataset.black_white == expected.black_white
 
 
+def test_chunks_of_zarr_are_part_of_its_identity(tmp_path, monkeypatch):
+    zarr = pytest.importorskip("zarr")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    array = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    array["x"] = np.zeros((4, 8, 8, 3), np.uint8)
+    assert not open_dataset(tmp_path / "a.zarr", memory_budget=0).images.any()
+    array["x"][:] = 7
+    assert (open_dataset(tmp_path / "a.zarr", memory_budget=0).images == 7).all()
+
+
+def test_files_without_permission_are_one_line(forms, tmp_path, monkeypatch):
+    def denied(self, *args, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.open", denied)
+    for form in ("parquet", "arrow", "tar", "zip", "csv", "npz"):
+        with pytest.raises(ValueError, match=f"{forms[form].name}' cannot be read: Permission"):
+            open_dataset(forms[form])
+
+
+def test_a_url_needs_a_cache(forms, tmp_path, monkeypatch):
+    (tmp_path / "cache").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(ValueError, match=r"cannot write to the cache .*; set XDG_CACHE_HOME"):
+        open_dataset(f"file://{forms['tar']}")
+
+
 def test_python_data_sets(forms, reference):
     from torchvision.datasets import ImageFolder
 
@@ -240,6 +267,16 @@ def cut_off(forms, path):
     )
 
 
+def damaged_header(forms, path):
+    made_sources.tar(encoded(60), path)
+    content = bytearray((path / "images.tar").read_bytes())
+    last = content.rindex(b"ustar") // 512 * 512
+    content[last : last + 512] = b"\xff" * 512
+    (path / "images.tar").write_bytes(content)
+    message = f"the first 'images.tar': the shard is damaged from byte {last} on"
+    return path / "images.tar", f"1 unreadable files skipped, {message}"
+
+
 def without_image(forms, path):
     rows = made_sources.table(encoded(60)).to_pylist()
     rows[7]["image"] = None
@@ -287,6 +324,7 @@ def damaged_member(forms, path):
 
 BAD_EXAMPLES = (
     cut_off,
+    damaged_header,
     without_image,
     label_without_image,
     missing_file,
@@ -379,6 +417,24 @@ def no_hdf5(path):
     return path / "a.h5", r"is not a readable HDF5 file|HDF5 files need an extra: pip install"
 
 
+def damaged_hdf5(path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path / "a.h5", "w") as file:
+        file["x"] = np.zeros((4, 8, 8, 3), np.uint8)
+    content = bytearray((path / "a.h5").read_bytes())
+    content[600:2200] = b"\xff" * 1600
+    (path / "a.h5").write_bytes(content)
+    return path / "a.h5", "a.h5' is not a readable HDF5 file: "
+
+
+def damaged_zarr(path):
+    zarr = pytest.importorskip("zarr")
+    zarr.open_group(path / "a.zarr", mode="w")["x"] = np.ones((4, 8, 8, 3), np.uint8)
+    chunk = next(file for file in (path / "a.zarr" / "x" / "c").rglob("*") if file.is_file())
+    chunk.write_bytes(bytes(50))
+    return path / "a.zarr", "a.zarr' is not a readable Zarr file: "
+
+
 def no_zarr(path):
     (path / "a.zarr").mkdir()
     return path / "a.zarr", r"is not a readable Zarr file|Zarr files need an extra: pip install"
@@ -386,7 +442,7 @@ def no_zarr(path):
 
 BAD_SOURCES = (
     empty_tar, compressed_tar, no_zip, no_arrow, two_images, no_rows, other_shards, several_splits,
-    broken_state, no_paths, no_hdf5, no_zarr,
+    broken_state, no_paths, no_hdf5, damaged_hdf5, damaged_zarr, no_zarr,
 )  # fmt: skip
 
 

@@ -25,7 +25,9 @@ def read_hdf5(path: Path) -> dict[str, NDArray[np.generic]]:
     try:
         with h5py.File(path, "r") as file:
             return _arrays({k: v for k, v in file.items() if isinstance(v, h5py.Dataset)}, path)
-    except OSError as error:
+    except _TooLargeError:
+        raise
+    except Exception as error:  # a damaged file may raise any error
         raise _unreadable(path, "HDF5", error) from None
 
 
@@ -40,20 +42,23 @@ def read_zarr(path: Path) -> dict[str, NDArray[np.generic]]:
     except ImportError:
         raise _missing("Zarr") from None
     try:
-        found = dict(zarr.open_group(path, mode="r").arrays())
-    except Exception as error:  # its stores have errors of their own
+        return _arrays(dict(zarr.open_group(path, mode="r").arrays()), path)
+    except _TooLargeError:
+        raise
+    except Exception as error:  # stores and codecs have errors of their own
         raise _unreadable(path, "Zarr", error) from None
-    return _arrays(found, path)
+
+
+class _TooLargeError(ValueError):
+    """The arrays do not fit into memory."""
 
 
 def _arrays(found: dict[str, Any], path: Path) -> dict[str, NDArray[np.generic]]:
     """Read arrays of plain values into memory."""
-    size, free = (
-        sum(array.size * array.dtype.itemsize for array in found.values()),
-        free_host_memory(),
-    )
+    size = sum(array.size * array.dtype.itemsize for array in found.values())
+    free = free_host_memory()
     if size > free:
-        raise ValueError(
+        raise _TooLargeError(
             f"'{path}' holds {size / 1e9:,.1f} GB of arrays and {free / 1e9:.1f} GB of memory are "
             "free: save the images as a .npy file, which is mapped into memory"
         )

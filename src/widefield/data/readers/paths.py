@@ -29,6 +29,7 @@ def read_path(path: Path, *, labels: bool) -> Examples:
         ValueError: it is of no known kind, or cannot be read.
     """
     suffix, source = path.suffix.lower(), f"'{path}'"
+    _check_readable(path)
     if suffix in hdf5.ZARR_SUFFIXES:
         return _of_arrays(hdf5.read_zarr(path), path)
     if path.is_dir():
@@ -50,6 +51,16 @@ def read_path(path: Path, *, labels: bool) -> Examples:
     if suffix in hdf5.HDF5_SUFFIXES:
         return _of_arrays(hdf5.read_hdf5(path), path)
     raise ValueError(f"{source} is neither {_KINDS}")
+
+
+def _check_readable(path: Path) -> None:
+    """Check that a plain file can be opened; libraries report this in words of their own."""
+    if not path.is_file():  # opening a pipe would block
+        return
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise ValueError(f"'{path}' cannot be read: {error.strerror}") from None
 
 
 def read_url(url: str, *, labels: bool) -> Examples:
@@ -111,4 +122,6 @@ def _read_parquet(files: Sequence[Path], source: str) -> Examples:
 
 def _of_arrays(arrays: dict[str, NDArray[np.generic]], path: Path) -> Examples:
     examples = read_arrays_by_key(arrays, f"'{path}'")
-    return replace(examples, origin=partial(digest_of_files, [path]))
+    # The chunks of a Zarr group are files in folders.
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return replace(examples, origin=partial(digest_of_files, files))

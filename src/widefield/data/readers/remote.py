@@ -1,13 +1,14 @@
 """URLs as a source, through fsspec: a file is copied into the cache, a folder is read as it is."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from widefield.core.names import printable
-from widefield.data.cache import cache_folder, digest
+from widefield.data.cache import CacheError, cache_folder, digest, make_cache_folder
 from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples
 from widefield.data.readers.images import classes_of_folders, image_suffixes
@@ -32,6 +33,7 @@ def fetch(url: str) -> Path:
 
     Raises:
         ValueError: it does not exist or cannot be read, or the package of its protocol is missing.
+        CacheError: the cache cannot be written.
     """
     system, path = _system_of(url)
     try:
@@ -40,10 +42,15 @@ def fetch(url: str) -> Path:
         name = hashlib.blake2b(state.encode(), digest_size=16).hexdigest()
         local = cache_folder() / "urls" / name / path.rstrip("/").rpartition("/")[2]
         if not local.is_file():
-            local.parent.mkdir(parents=True, exist_ok=True)
-            draft = local.with_name(f".{local.name}.draft")
-            system.get_file(path, str(draft))
-            draft.rename(local)
+            make_cache_folder(local.parent)
+            draft = local.with_name(f".{os.getpid()}.draft")  # another process may fetch it too
+            try:
+                system.get_file(path, str(draft))
+                draft.rename(local)
+            finally:
+                draft.unlink(missing_ok=True)
+    except CacheError:
+        raise
     except Exception as error:  # each protocol has errors of its own
         raise _unreadable(url, error) from error
     return local

@@ -86,10 +86,10 @@ def read_tars(files: Sequence[Path], source: str, *, labels: bool = False) -> Ex
     members: list[_Member] = []
     skipped: list[Skipped] = []
     for number, file in enumerate(files):
-        found, is_whole = _members(file, number)
+        found, damage = _members(file, number)
         members += sorted(found, key=lambda member: member.name)
-        if not is_whole:
-            skipped.append(Skipped(printable(file.name), _CUT_OFF))
+        if damage is not None:
+            skipped.append(Skipped(printable(file.name), damage))
     images = [member for member in members if member.suffix in suffixes]
     if not images:
         raise ValueError(f"{source} holds no images: expected members such as .jpg, .png or .webp")
@@ -157,28 +157,38 @@ class _Member(NamedTuple):
         return folder + slash + last.partition(".")[0]
 
 
-def _members(file: Path, number: int) -> tuple[list[_Member], bool]:
-    """Return the files in a tar file, and whether it ends as it should."""
+def _members(file: Path, number: int) -> tuple[list[_Member], str | None]:
+    """Return the files in a tar file, and what is wrong with it, if others may be lost."""
     found: dict[str, _Member] = {}
     try:
         with tarfile.open(file, "r:") as archive:
-            end, is_whole = 0, True
+            damage = None
             try:
                 for info in archive:
-                    end = info.offset_data + info.size
                     if info.isreg() and not info.name.rpartition("/")[2].startswith("."):
                         name = info.name.removeprefix("./")
                         place = (number, info.offset_data, info.size)
                         found[name] = _Member(name, _suffix(name), *place)
             except tarfile.ReadError:
-                is_whole = False
+                damage = _CUT_OFF
+            damage = damage or _damage(file, archive.offset)
     except (tarfile.TarError, OSError) as error:
         if isinstance(error, OSError) and error.strerror:
             raise ValueError(f"'{file}' cannot be read: {error.strerror}") from None
         raise ValueError(
             f"'{file}' is not a plain tar file: unpack a compressed one first, as gunzip does"
         ) from None
-    return list(found.values()), is_whole and end + tarfile.BLOCKSIZE <= file.stat().st_size
+    return list(found.values()), damage
+
+
+def _damage(file: Path, end: int) -> str | None:
+    """Return what is wrong if a tar file has no empty block at `end`, where reading stopped."""
+    with file.open("rb") as content:
+        content.seek(end)
+        block = content.read(tarfile.BLOCKSIZE)
+    if len(block) < tarfile.BLOCKSIZE:
+        return _CUT_OFF
+    return f"the shard is damaged from byte {end} on" if any(block) else None
 
 
 def _suffix(name: str) -> str:
