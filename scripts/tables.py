@@ -23,6 +23,7 @@ import view_pictures
 from pages import (
     architecture,
     audit,
+    data,
     distill,
     explore,
     methods,
@@ -52,6 +53,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "recipes": recipes.recipes,
     "views": views.views,
     "plants": plants.plants,
+    "decoders": data.decoders,
+    "scale": data.scale,
     "diagnostics": audit.diagnostics,
     "audit-calibration": audit.calibration,
     "audit-calibration-summary": audit.calibration_summary,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from ratios import head, probe, readout, step, views
+from ratios import data, head, probe, readout, step, views
 from ratios.timing import steady_ratio, turn_by_turn
 from widefield.methods import METHODS
 from widefield.metrics import health, singular_values
@@ -209,3 +209,10 @@ def test_a_refused_measurement_writes_nothing(
     assert ended.value.code == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_opening_data_is_measured_beside_the_bare_calls() -> None:
+    found = data.bench(files=20, examples=600, rows=1_000, rounds=2, **ANY)
+    assert found["ratios"].keys() == {"index/scandir", "cache/memmap"}
+    assert all(ratio > 0 for ratio in found["ratios"].values())
+    assert 0 <= found["values"]["manifest_seconds"] < 60

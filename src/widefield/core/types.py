@@ -26,40 +26,65 @@ OnNote = Callable[[str], None]
 Size = tuple[int, int]
 """Height and width of images, pixels."""
 
+Range = tuple[float, float]
+"""The values that become 0 and 1."""
+
+BlackWhite = Range | tuple[Range, ...]
+"""The values that become 0 and 1 in images of more than 8 bits: of all channels, or of each."""
+
 ImageSize = int | str | Size
 """Size of images as users give it: side, `HEIGHTxWIDTH`, or both numbers; pixels."""
-
-BlackWhite = tuple[float, float]
-"""The values that become 0 and 255 in images of more than 8 bits."""
 
 Kind = Literal["images", "windows", "sounds"]
 """Kind of examples. A window or a sound is stored as an image of height 1; the width is time."""
 
-KINDS: dict[str, Kind] = {"uint8": "images", "float32": "windows", "int16": "sounds"}
-"""Storage dtype -> kind of examples."""
+STORED = ("uint8", "uint16", "float32", "int16")
+"""Types in which examples are stored: images as the first three, windows as float32, sounds as
+int16."""
 
 
-def kind_of(dtype: "np.dtype[Any]") -> Kind:
-    """Return the kind of examples of this dtype.
+def kind_of(examples: NDArray[Any]) -> Kind:
+    """Return the kind of stored examples [n, H, W, C].
 
     Example:
-        >>> kind_of(np.dtype(np.int16))
-        'sounds'
+        >>> [kind_of(np.zeros(shape, np.float32)) for shape in ((2, 1, 16, 3), (2, 8, 8, 3))]
+        ['windows', 'images']
     """
-    return KINDS[dtype.name]
+    if examples.dtype == np.int16:
+        return "sounds"
+    return "windows" if examples.dtype == np.float32 and examples.shape[1] == 1 else "images"
 
 
 def is_black_white(value: Any) -> bool:
-    """Return whether `value` is two finite numbers, the first below the second.
+    """Return whether `value` is two finite numbers, the first below the second, or pairs of these.
 
     Example:
-        >>> is_black_white([0, 4095.0]), is_black_white((5.0, 5.0))
-        (True, False)
+        >>> [is_black_white(value) for value in ([0, 4095.0], (5.0, 5.0), [[0, 9], [2, 3]])]
+        [True, False, True]
     """
-    if not isinstance(value, list | tuple) or len(value) != 2:
+    if not isinstance(value, list | tuple) or not value:
         return False
+    if all(isinstance(pair, list | tuple) for pair in value):
+        return all(map(_is_range, value))
+    return _is_range(value)
+
+
+def _is_range(value: Any) -> bool:
     # In this form NaN is an error too.
-    return all(type(x) in (int, float) and abs(x) < math.inf for x in value) and value[0] < value[1]
+    are_finite = all(type(x) in (int, float) and abs(x) < math.inf for x in value)
+    return len(value) == 2 and are_finite and bool(value[0] < value[1])
+
+
+def as_black_white(value: Any) -> Any:
+    """Return black and white from JSON, which has lists in place of tuples.
+
+    Example:
+        >>> as_black_white([[0, 9], [2, 3]]), as_black_white([0, 9])
+        (((0, 9), (2, 3)), (0, 9))
+    """
+    if value is None:
+        return None
+    return tuple(tuple(x) if isinstance(x, list | tuple) else x for x in value)
 
 
 def to_floats(x: Tensor) -> Tensor:
@@ -71,6 +96,8 @@ def to_floats(x: Tensor) -> Tensor:
     """
     if x.dtype == torch.uint8:
         return x.to(torch.float32).div_(255)
+    if x.dtype == torch.uint16:
+        return x.to(torch.float32).div_(65_535)
     return x.to(torch.float32).div_(32_768) if x.dtype == torch.int16 else x
 
 

@@ -3,32 +3,36 @@
 Pixels are cached on disk if they do not fit into memory or were slow to decode.
 
 A cache entry is a folder named by a hash of everything that determines its content. It is written
-under a temporary name and renamed when complete, so every visible entry is complete.
+under a temporary name and renamed when complete, so every visible entry is complete. What a killed
+process decoded is kept under that name with a journal, and the next one goes on from there.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import re
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
+from numpy.typing import DTypeLike, NDArray
 
 from widefield.core.memory import free_host_memory
 
-_FORMAT = 6
+_FORMAT = 7
 """Part of every key; incremented when the result of decoding, resizing or planting changes."""
 
 SLOW = 10.0
 """Decoding time in seconds above which pixels in memory are cached too."""
+JOURNAL_SECONDS = 5.0
+"""Seconds of decoding that a killed process loses at most."""
 _FREE_FACTOR = 10
 """Pixels in memory are cached only if the free disk space is this multiple of their size."""
 MAX_CACHE_BYTES = 50 * 10**9
@@ -40,8 +44,57 @@ _ENTRY, _TEMP_ENTRY = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9a-f]{32}\.\w
 
 Record = dict[str, Any]
 """Metadata of pixels, JSON values."""
-Build = Callable[[NDArray[np.uint8]], Record]
-"""Writes pixels into an array and returns their record."""
+
+
+class DecodingJournal:
+    """What is decoded of an entry: rows that are in its file of pixels, and a result of each.
+
+    Pixels are flushed before their rows are written, so that a row of the journal is decoded.
+    """
+
+    done: dict[int, Any]
+    """Result of each decoded row, JSON values."""
+    facts: Record
+    """Facts that all rows share, JSON values."""
+
+    def __init__(self, folder: Path, pixels: "np.memmap[Any, Any]") -> None:
+        self.done, self.facts = {}, {}
+        self._file, self._pixels = folder / "journal", pixels
+        self._new: dict[int, Any] = {}
+        self._time = time.monotonic()
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            for line in self._file.read_text("utf-8").splitlines():
+                entry = json.loads(line)  # the last line may be cut off
+                self.facts |= entry["facts"]
+                self.done |= {int(row): result for row, result in entry["rows"].items()}
+
+    def add(self, row: int, result: object) -> None:
+        """Record that a row is decoded; written every few seconds."""
+        self._new[row] = result
+        if time.monotonic() - self._time > JOURNAL_SECONDS:
+            self._write()
+
+    def state(self, facts: Record) -> None:
+        """Record facts that all later rows depend on."""
+        self.facts |= facts
+        self._write()
+
+    def clear(self) -> None:
+        """Forget all rows, because their pixels are about to change."""
+        self.done.clear()
+        self._new.clear()
+        self._file.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        self._pixels.flush()
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"facts": self.facts, "rows": self._new}) + "\n")
+        self._new.clear()
+        self._time = time.monotonic()
+
+
+Build = Callable[[NDArray[Any], DecodingJournal | None], Record]
+"""Writes pixels into an array, some of which may be there already, and returns their record."""
 
 
 def load_or_build(
@@ -50,27 +103,36 @@ def load_or_build(
     *,
     key: Callable[[], str] | None,
     budget: int | None = None,
-) -> tuple[NDArray[np.uint8], Record, str]:
+    dtype: DTypeLike = np.uint8,
+    slow: Callable[[], bool] = lambda: False,
+) -> tuple[NDArray[Any], Record, str]:
     """Return pixels of `shape`, their record, and where they are stored, as text.
 
     Above `budget` bytes (default: half of the available memory) the array is a file in the cache,
-    returned as a read-only memory map. Below, it is in memory, and cached if `build` was slow.
-    Cached pixels are not built again. Without a key, pixels are kept in memory only.
+    returned as a read-only memory map. Below, it is in memory, and cached if `build` was slow; if
+    `slow` predicts this, it is built in the cache, where a killed build is resumed. Cached pixels
+    are not built again. Without a key, pixels are kept in memory only.
     """
-    size = int(np.prod(shape))
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     if key is None:
-        pixels = np.empty(shape, dtype=np.uint8)
-        return pixels, build(pixels), f"kept in memory: {_bytes(size)}"
+        pixels = np.empty(shape, dtype=dtype)
+        return pixels, build(pixels, None), f"kept in memory: {_bytes(size)}"
     entry = cache_folder() / key()
     in_memory = size <= (free_host_memory() // 2 if budget is None else budget)
-    cached = _read_entry(entry, shape, in_memory=in_memory)
-    if in_memory:
+    cached = _read_entry(entry, shape, dtype, in_memory=in_memory)
+    if in_memory and cached is not None:
+        return *cached, f"kept in memory: {_bytes(size)}, decoded before into {entry}"
+    if in_memory and slow():
+        with suppress(OSError, ValueError):  # no space, or a cache that cannot be written
+            _write_entry(entry, shape, dtype, build, free_factor=_FREE_FACTOR)
+            cached = _read_entry(entry, shape, dtype, in_memory=True)
         if cached is not None:
-            return *cached, f"kept in memory: {_bytes(size)}, decoded before into {entry}"
-        return _build_in_memory(entry, shape, build)
+            return *cached, f"kept in memory: {_bytes(size)}, for later commands in {entry} too"
+    if in_memory:
+        return _build_in_memory(entry, shape, dtype, build)
     if cached is None:
-        _write_entry(entry, shape, build)
-        cached = _read_entry(entry, shape, in_memory=False)
+        _write_entry(entry, shape, dtype, build)
+        cached = _read_entry(entry, shape, dtype, in_memory=False)
     if cached is None:
         raise ValueError(
             f"cannot read '{entry}' after writing it; set XDG_CACHE_HOME to another folder"
@@ -79,41 +141,52 @@ def load_or_build(
 
 
 def _build_in_memory(
-    entry: Path, shape: tuple[int, ...], build: Build
-) -> tuple[NDArray[np.uint8], Record, str]:
+    entry: Path, shape: tuple[int, ...], dtype: DTypeLike, build: Build
+) -> tuple[NDArray[Any], Record, str]:
     """Build in memory; cache the result if that was slow and the disk has space."""
-    pixels = np.empty(shape, dtype=np.uint8)
+    pixels = np.empty(shape, dtype=dtype)
     start_time = time.monotonic()
-    record = build(pixels)
+    record = build(pixels, None)
     storage = f"kept in memory: {_bytes(pixels.nbytes)}"
     if time.monotonic() - start_time < SLOW:
         return pixels, record, storage
 
-    def copy(out: NDArray[np.uint8]) -> Record:
+    def copy(out: NDArray[Any], journal: DecodingJournal | None) -> Record:
         out[:] = pixels
         return record
 
     try:
-        _write_entry(entry, shape, copy, free_factor=_FREE_FACTOR)
+        _write_entry(entry, shape, dtype, copy, free_factor=_FREE_FACTOR)
     except (OSError, ValueError):  # without a cache the next command decodes again
         return pixels, record, storage
     return pixels, record, f"{storage}, for later commands in {entry} too"
 
 
 def _read_entry(
-    entry: Path, shape: tuple[int, ...], *, in_memory: bool
-) -> tuple[NDArray[np.uint8], Record] | None:
+    entry: Path, shape: tuple[int, ...], dtype: DTypeLike, *, in_memory: bool
+) -> tuple[NDArray[Any], Record] | None:
     """Return pixels and record of an entry, or None; a damaged or foreign one is removed."""
     record = read_record(entry)
-    with suppress(OSError, ValueError):
-        # Mapped first, because a damaged header may have any shape.
-        pixels: NDArray[np.uint8] = np.lib.format.open_memmap(entry / "pixels.npy", mode="r")
-        if pixels.shape == shape and pixels.dtype == np.uint8 and record is not None:
-            with suppress(OSError):  # a read-only cache
-                os.utime(entry)  # the time of last use
+    pixels = _map(entry / "pixels.npy", shape, dtype, "r")
+    if pixels is not None and record is not None:
+        with suppress(OSError):  # a read-only cache
+            os.utime(entry)  # the time of last use
+        with suppress(OSError):
             return np.array(pixels) if in_memory else pixels, record
     if os.path.lexists(entry):
         _remove(entry)
+    return None
+
+
+def _map(
+    file: Path, shape: tuple[int, ...], dtype: DTypeLike, mode: Literal["r", "r+"]
+) -> "np.memmap[Any, Any] | None":
+    """Return an array of this shape and type as a memory map; None if the file is another one."""
+    with suppress(OSError, ValueError):
+        # Mapped first, because a damaged header may have any shape.
+        pixels = np.lib.format.open_memmap(file, mode=mode)
+        if pixels.shape == shape and pixels.dtype == dtype:
+            return pixels
     return None
 
 
@@ -134,30 +207,29 @@ def _digest(entry: Path, record: Record) -> str:
 
 
 def _write_entry(
-    entry: Path, shape: tuple[int, ...], build: Build, *, free_factor: int = 1
+    entry: Path, shape: tuple[int, ...], dtype: DTypeLike, build: Build, *, free_factor: int = 1
 ) -> None:
-    """Build an entry if the disk has `free_factor` times its size free."""
+    """Build an entry if the disk has `free_factor` times its size free.
+
+    A killed build is resumed. Where another process builds the same entry, this one does so too.
+    """
+    make_cache_folder(entry.parent)
     try:
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        temp_dir = Path(tempfile.mkdtemp(prefix=f"{entry.name}.", dir=entry.parent))
+        temp_dir, lock = _temp_dir(entry)
     except OSError as error:
-        raise ValueError(
-            f"cannot write to the cache '{entry.parent}': {error.strerror}; "
-            "set XDG_CACHE_HOME to a folder that can be written"
-        ) from None
+        raise _not_writable(entry.parent, error) from None
     try:
-        size, free = int(np.prod(shape)), shutil.disk_usage(temp_dir).free
-        if free_factor * size > free:
-            raise ValueError(
-                f"decoded images need {_bytes(size)} and '{entry.parent}' has {_bytes(free)} free; "
-                "set XDG_CACHE_HOME to a larger disk, or choose a smaller image_size or "
-                "max_examples"
+        pixels = _map(temp_dir / "pixels.npy", shape, dtype, "r+")
+        if pixels is None:
+            (temp_dir / "journal").unlink(missing_ok=True)
+            _check_space(int(np.prod(shape)) * np.dtype(dtype).itemsize, free_factor, temp_dir)
+            pixels = np.lib.format.open_memmap(
+                temp_dir / "pixels.npy", mode="w+", dtype=np.dtype(dtype), shape=shape
             )
-        pixels = np.lib.format.open_memmap(
-            temp_dir / "pixels.npy", mode="w+", dtype=np.uint8, shape=shape
-        )
-        record = build(pixels)
+        journal = DecodingJournal(temp_dir, pixels)
+        record = build(pixels, journal)
         pixels.flush()
+        journal.clear()
         text = json.dumps({**record, "digest": _digest(entry, record)})
         (temp_dir / "record.json").write_text(text, "utf-8")
         try:
@@ -165,9 +237,39 @@ def _write_entry(
         except OSError:
             if not entry.is_dir():  # otherwise another process wrote the same entry first
                 raise
+            shutil.rmtree(temp_dir, ignore_errors=True)
+    except BaseException as error:
+        is_resumed = not isinstance(error, Exception) and (temp_dir / "journal").exists()
+        if not is_resumed:
+            shutil.rmtree(temp_dir, ignore_errors=True)
+        raise
     finally:
-        shutil.rmtree(temp_dir, ignore_errors=True)
+        os.close(lock)
     _prune(entry)
+
+
+def _temp_dir(entry: Path) -> tuple[Path, int]:
+    """Return a locked folder to build an entry in: what a killed process left, or a new one."""
+    for name in ("part", secrets.token_hex(4)):
+        folder = entry.with_name(f"{entry.name}.{name}")
+        folder.mkdir(exist_ok=True)
+        lock = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # another process builds this entry
+            os.close(lock)
+        else:
+            return folder, lock
+    raise AssertionError("a new folder is not locked")
+
+
+def _check_space(size: int, free_factor: int, folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if free_factor * size > free:
+        raise ValueError(
+            f"decoded images need {_bytes(size)} and '{folder.parent}' has {_bytes(free)} free; "
+            "set XDG_CACHE_HOME to a larger disk, or choose a smaller image_size or max_examples"
+        )
 
 
 def _prune(current: Path) -> None:
@@ -203,20 +305,65 @@ def _remove(entry: Path) -> None:
             renamed.unlink()
 
 
-def cache_key(settings: object, names: Iterable[str], files: Iterable[Path]) -> str:
-    """Return a hash of `settings`, `names` and `files` (by path, size and time)."""
-    digest = hashlib.blake2b(repr((_FORMAT, settings)).encode(), digest_size=16)
-    for name in names:
-        digest.update(name.encode() + b"\0")
-    for file in files:
-        try:
-            status = file.stat()
-            # A skipped file invalidates the entry once it is readable.
-            state = (status.st_size, status.st_mtime_ns, os.access(file, os.R_OK))
-        except OSError:  # skipped, like an unreadable file
-            state = (-1, -1, False)
-        digest.update(repr((os.fsencode(file.absolute()), *state)).encode())
-    return digest.hexdigest()
+def cache_key(settings: object, *parts: bytes, files: Iterable[Path] = ()) -> str:
+    """Return a hash of `settings`, of digests, and of `files` (by path, size and time)."""
+    whole = hashlib.blake2b(repr((_FORMAT, settings)).encode(), digest_size=16)
+    for part in (*parts, digest_of_files(files)):
+        whole.update(hashlib.blake2b(part).digest())
+    return whole.hexdigest()
+
+
+def digest_of_files(files: Iterable[Path]) -> bytes:
+    """Return a hash of the paths of files, and of their sizes, times and modes."""
+    return digest([(os.fsencode(file.absolute()), _state(file)) for file in files])
+
+
+def _state(file: Path) -> tuple[int, ...]:
+    try:
+        status = file.stat()
+    except OSError:  # skipped, like an unreadable file
+        return ()
+    # A file that could not be read invalidates the entry once its mode lets it be read.
+    return status.st_size, status.st_mtime_ns, status.st_mode
+
+
+def digest(*parts: object) -> bytes:
+    """Return a hash of plain values; arrays and columns count by their content."""
+    whole = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            whole.update(repr((part.dtype, part.shape)).encode())
+            whole.update(np.ascontiguousarray(part).data)
+        elif isinstance(part, pa.Array):
+            whole.update(repr((part.type, part.offset, len(part))).encode())
+            for buffer in part.buffers()[1:]:
+                whole.update(buffer)
+        else:
+            whole.update(repr(part).encode())
+    return whole.digest()
+
+
+class CacheError(ValueError):
+    """The cache cannot be written."""
+
+
+def make_cache_folder(folder: Path) -> None:
+    """Make a folder of the cache.
+
+    Raises:
+        CacheError: it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_writable(folder, error) from None
+
+
+def _not_writable(folder: Path, error: OSError) -> CacheError:
+    return CacheError(
+        f"cannot write to the cache '{folder}': {error.strerror}; "
+        "set XDG_CACHE_HOME to a folder that can be written"
+    )
 
 
 def cache_folder() -> Path:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.types import KINDS, BlackWhite, Inputs, Kind, kind_of
+from widefield.core.pixels import white_of
+from widefield.core.types import STORED, BlackWhite, Inputs, Kind, kind_of
 from widefield.data.clips import Clips
+from widefield.data.columns import take
 from widefield.data.planted import DigitChannel, Overlay, SoundOverlay
 from widefield.data.select import spread_rows
 from widefield.data.skipped import Skipped
@@ -29,14 +31,14 @@ class Dataset:
     spec: str
     """Canonical data spec, e.g. "photos:train+digits"."""
     images: NDArray[Any]
-    """uint8 [n, H, W, C]; windows float32 [n, 1, T, C]; sounds int16 [n, 1, T, 1]. In memory or a
-    read-only memory map."""
+    """uint8, uint16 or float32 in [0, 1], [n, H, W, C]; windows float32 [n, 1, T, C]; sounds int16
+    [n, 1, T, 1]. In memory or a read-only memory map."""
     labels: dict[str, NDArray[np.int64]]
     """Class ids of each task, int64 [n]: tasks of the source, then planted ones. -1 is an
     unlabeled example."""
     classes: dict[str, tuple[str, ...]]
     """Class names of each task, indexed by class id."""
-    paths: list[str]
+    paths: Sequence[str]
     """Name of each example: its relative path, or "row 17" of an array."""
     groups: NDArray[np.int64] | None = None
     """Group of each example, int64 [n], if some belong together; the same key has the same id in
@@ -66,7 +68,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         n = len(self.images)
-        assert self.images.dtype.name in KINDS
+        assert self.images.dtype.name in STORED
         assert self.images.ndim == 4
         assert len(self.paths) == n
         assert self.groups is None or self.groups.shape == (n,)
@@ -80,7 +82,7 @@ class Dataset:
     @property
     def kind(self) -> Kind:
         """Kind of the examples."""
-        return kind_of(self.images.dtype)
+        return kind_of(self.images)
 
     @property
     def inputs(self) -> Inputs:
@@ -133,7 +135,7 @@ class Dataset:
             self,
             images=self.images[rows],
             labels={task: ids[rows] for task, ids in self.labels.items()},
-            paths=[self.paths[row] for row in index.tolist()],
+            paths=take(self.paths, index),
             groups=None if self.groups is None else self.groups[rows],
             skipped=(),
             planted=tuple(overlay.subset(index) for overlay in self.planted),
@@ -263,7 +265,9 @@ class Dataset:
         """
         step = -(-len(self) // _STATISTICS_EXAMPLES)
         if self.kind != "images":
-            return _mean_std_over_time(self.images[::step])
+            return _mean_std(self.images[::step], 1 / 32_768 if self.kind == "sounds" else 1.0)
+        if self.images.dtype != np.uint8:
+            return _mean_std(self.images[::step], 1 / white_of(self.images.dtype))
         channels = self.images.shape[-1]
         count, total, square = 0, np.zeros(channels), np.zeros(channels)
         for first in range(0, len(self), _STATISTICS_CHUNK * step):
@@ -307,12 +311,11 @@ class WholeSounds:
         return segments
 
 
-def _mean_std_over_time(signals: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and deviation of each channel of [n, 1, T, C]; 1 for a constant channel.
+def _mean_std(signals: NDArray[Any], scale: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and deviation of each channel of [n, H, W, C]; 1 for a constant channel.
 
     Two passes, because the offset of a sensor may be large compared with its variation.
     """
-    scale = 1 / 32_768 if signals.dtype == np.int16 else 1.0
     count = signals[..., 0].size
 
     def total(center: NDArray[np.float64] | None = None) -> NDArray[np.float64]:

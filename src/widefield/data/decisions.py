@@ -5,7 +5,7 @@ task, with the labels after all changes. `read_labels` takes the labels of the e
 excluded, and `read_excluded` the others.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -48,11 +48,13 @@ def read_excluded(decisions: Labels | None) -> tuple[str, ...]:
     return tuple(path for path, value in chosen.items() if value == EXCLUDE)
 
 
-def excluded_names(paths: tuple[str, ...], names: list[str], base: str) -> frozenset[str]:
+def excluded_names(paths: tuple[str, ...], names: Sequence[str], base: str) -> frozenset[str]:
     """Return the `names` of examples that excluded paths mean; `base` is their folder.
 
     Excluded files may be gone.
     """
+    if not paths:
+        return frozenset()
     table = LabelTable(source="the excluded files", tasks={"": dict.fromkeys(paths, "")})
     return frozenset(table.names_in(names, base).values())
 

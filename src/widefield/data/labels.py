@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from widefield.core.files import check_plain_file
 from widefield.core.names import printable
-from widefield.data.examples import Examples
+from widefield.data.cache import digest
+from widefield.data.columns import take
+from widefield.data.examples import Examples, SelectedFiles
 from widefield.data.notes import listed_classes
 
 _LARGEST = 2**30
@@ -31,7 +33,7 @@ _MISSING = frozenset(
     ("#N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "NAN", "None", "n/a", "nan", "null")
 )
 """Texts of missing labels, most of them those of pandas."""
-_MOST_NUMBERS = 20
+MOST_NUMBERS = 20
 """Distinct numbers, not all of them integers, that can be classes."""
 _KEYS = ("x", "windows", "sounds", "audio", "sample_rate")
 """Keys of arrays in memory that are not tasks."""
@@ -202,7 +204,7 @@ def read_labels(labels: Labels, only: str | None = None, *, group: str | None = 
         columns = {}
         for name in names:
             column = labels[originals[name]]
-            columns[_PATH if name == _path_column(names) else name] = list(
+            columns[_PATH if name == path_column(names) else name] = list(
                 column.to_pylist() if hasattr(column, "to_pylist") else column
             )
     elif isinstance(labels, Mapping | Series):
@@ -267,20 +269,14 @@ def _select_columns(
 def _read_csv(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:
     """Return the columns of a .csv file and the line number of each row."""
     check_plain_file(path, largest=_LARGEST)
+    encoding, delimiter, _ = csv_format(path, source)
     try:
-        with path.open("rb") as raw:
-            is_utf16 = raw.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        encoding = "utf-16" if is_utf16 else "utf-8-sig"
         with path.open(newline="", encoding=encoding) as file:
-            delimiter = _delimiter(file.readline(_LARGEST))
-            file.seek(0)
             reader = csv.DictReader(file, delimiter=delimiter)
             reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
             names = _checked_names(reader.fieldnames, source)
-            reader.fieldnames = [
-                _PATH if x == _path_column(names) else x for x in reader.fieldnames
-            ]
-            names = [_PATH if name == _path_column(names) else name for name in names]
+            reader.fieldnames = [_PATH if x == path_column(names) else x for x in reader.fieldnames]
+            names = [_PATH if name == path_column(names) else name for name in names]
             rows = [(reader.line_num, row) for row in reader]
     except OSError as error:
         raise ValueError(f"cannot read {source}: {error.strerror}") from error
@@ -296,6 +292,28 @@ def _read_csv(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]
     return {name: [row[name] for _, row in rows] for name in names}, [line for line, _ in rows]
 
 
+def csv_format(path: Path, source: str) -> tuple[str, str, list[str]]:
+    """Return the encoding, the delimiter and the columns of a .csv file.
+
+    Raises:
+        ValueError: it cannot be read, has no column of paths, or two of the same name.
+    """
+    try:
+        with path.open("rb") as raw:
+            is_utf16 = raw.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        encoding = "utf-16" if is_utf16 else "utf-8-sig"
+        with path.open(newline="", encoding=encoding) as file:
+            header = file.readline(_LARGEST)
+            delimiter = _delimiter(header)
+            names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+    except OSError as error:
+        raise ValueError(f"cannot read {source}: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{source} is not a CSV file in UTF-8: {error}; save it as one") from error
+    _checked_names(names, source)
+    return encoding, delimiter, names
+
+
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 
 
@@ -303,12 +321,12 @@ def _delimiter(header: str) -> str:
     """Return the first delimiter that separates a column of paths; by default the comma."""
     for delimiter in _DELIMITERS:
         names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
-        if len(names) > 1 and _path_column(names) is not None:
+        if len(names) > 1 and path_column(names) is not None:
             return delimiter
     return ","
 
 
-def _path_column(names: Sequence[str]) -> str | None:
+def path_column(names: Sequence[str]) -> str | None:
     """Return the column of paths, None if there is none or it is ambiguous."""
     if _PATH in names:
         return _PATH
@@ -327,7 +345,7 @@ def _checked_names(names: list[str], source: str) -> list[str]:
     for name in named:
         if named.count(name) > 1:
             raise ValueError(f"{source} has two columns {name!r}: leave one of them out")
-    if _path_column(named) is None:
+    if path_column(named) is None:
         raise _no_column(source, _PATH)
     return named
 
@@ -379,9 +397,10 @@ def _table(
     notes: list[str] = []
     kept = {}
     for task, by_path in tasks.items():
-        present = _without_missing(by_path, task, notes)
-        if task == group or not _are_numbers(present.values()):
-            kept[task] = _merged(present, task, notes)
+        counts = Counter(by_path.values())
+        class_of = class_names(counts, task, notes, with_numbers=task == group)
+        if class_of is not None:
+            kept[task] = {path: class_of[x] for path, x in by_path.items() if x in class_of}
         elif task == only or len(tasks) == 1:
             raise ValueError(
                 f"{source}: {task!r} holds numbers, not classes: write classes, such as ranges"
@@ -393,18 +412,37 @@ def _table(
     return LabelTable(source=source, tasks=kept, notes=tuple(f"{source}: {x}" for x in notes))
 
 
-def _without_missing(by_path: Mapping[str, str], task: str, notes: list[str]) -> dict[str, str]:
-    """Return the labels that are not missing, and note those that are."""
-    missing = set(_MISSING)
-    others = {_key(label) for label in by_path.values() if label not in missing} - {"-1"}
-    # -1 beside one other value is a class, as in labels -1 and 1.
-    if len(others) > 1 and all(text.isdecimal() for text in others):
-        missing |= {label for label in by_path.values() if _key(label) == "-1"}
-    found = Counter(label for label in by_path.values() if label in missing)
+def class_names(
+    counts: Counter[str], task: str, notes: list[str], *, with_numbers: bool = False
+) -> dict[str, str] | None:
+    """Return label -> class for the labels of a column that are not missing; None for numbers.
+
+    Numbers can be groups: they are kept `with_numbers`.
+    `notes` gets a line on labels that are read as missing, and one on spellings of one class.
+
+    Example:
+        >>> class_names(Counter({"Cat": 1, "cat": 2, "NA": 1}), "kind", [])
+        {'Cat': 'cat', 'cat': 'cat'}
+    """
+    missing = _missing(counts)
+    found = Counter({label: count for label, count in counts.items() if label in missing})
     if found:
         texts = ", ".join(map(repr, sorted(found)))
         notes.append(f"{found.total()} cells of {task!r} are {texts}: missing, not a class")
-    return {path: label for path, label in by_path.items() if label not in missing}
+    present = Counter({label: count for label, count in counts.items() if label not in missing})
+    if not with_numbers and _are_numbers(present):
+        return None
+    return _merged(present, task, notes)
+
+
+def _missing(labels: Iterable[str]) -> set[str]:
+    """Return the texts that stand for a missing label among these."""
+    missing = set(_MISSING)
+    others = {_key(label) for label in labels if label not in missing} - {"-1"}
+    # -1 beside one other value is a class, as in labels -1 and 1.
+    if len(others) > 1 and all(text.isdecimal() for text in others):
+        missing |= {label for label in labels if _key(label) == "-1"}
+    return missing
 
 
 def _key(label: str) -> str:
@@ -428,18 +466,18 @@ def _folded(label: str) -> str:
 def _are_numbers(labels: Iterable[str]) -> bool:
     """Return whether these are more numbers than can be classes, and not all of them integers."""
     try:
-        numbers = {float(label.replace(",", ".")) for label in set(labels)}
+        numbers = {float(label.replace(",", ".")) for label in labels}
     except ValueError:
         return False
-    return len(numbers) > _MOST_NUMBERS and not all(map(float.is_integer, numbers))
+    return len(numbers) > MOST_NUMBERS and not all(map(float.is_integer, numbers))
 
 
-def _merged(by_path: Mapping[str, str], task: str, notes: list[str]) -> dict[str, str]:
-    """Return the labels with one spelling for each class, and note the others."""
+def _merged(labels: Counter[str], task: str, notes: list[str]) -> dict[str, str]:
+    """Return label -> class, with one spelling for each class, and note the others."""
     spellings: dict[str, Counter[str]] = defaultdict(Counter)
     texts: dict[str, set[str]] = defaultdict(set)
-    for label in by_path.values():
-        spellings[_folded(label)][_key(label)] += 1
+    for label, count in labels.items():
+        spellings[_folded(label)][_key(label)] += count
         texts[_folded(label)].add(label)
     name_of = {}
     for key, counts in spellings.items():
@@ -450,7 +488,7 @@ def _merged(by_path: Mapping[str, str], task: str, notes: list[str]) -> dict[str
         others = sorted(texts[key] - {name_of[key]})
         listed = ", ".join(map(repr if len(counts) > 1 else ascii, others))
         notes.append(f"{listed} of {task!r} is the class {name_of[key]!r}")
-    return {path: name_of[_folded(label)] for path, label in by_path.items()}
+    return {label: name_of[_folded(label)] for label in labels}
 
 
 def _text(value: object) -> str | None:
@@ -492,6 +530,7 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
 
 def rows_of(examples: Examples, rows: NDArray[np.int64]) -> Examples:
     """Return these rows of the result of a reader; pixels are copied."""
+    origin = examples.origin
 
     def select(items: Any) -> Any:
         return None if items is None else [items[row] for row in rows.tolist()]
@@ -501,9 +540,11 @@ def rows_of(examples: Examples, rows: NDArray[np.int64]) -> Examples:
         sounds = replace(sounds, files=select(sounds.files), clips=select(sounds.clips))
     return replace(
         examples,
-        names=select(examples.names),
+        names=take(examples.names, rows),
         labels={task: y[rows] for task, y in examples.labels.items()},
         pixels=None if examples.pixels is None else examples.pixels[rows],
-        files=select(examples.files),
+        files=None if examples.files is None else SelectedFiles(examples.files, rows),
+        is_test=None if examples.is_test is None else examples.is_test[rows],
+        origin=None if origin is None else lambda: digest(origin(), rows),
         recordings=sounds,
     )

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +74,15 @@ def decoding_notes(record: Record, n: int, size: Size) -> list[str]:
         )
     if choices.get("deep"):
         outcome = " and were brought to 8"
-        if black_white is not None:
+        if black_white is not None and not isinstance(black_white[0], float | int):
+            count = len(black_white)
+            channels = "the channel" if count == 1 else f"each of {count} channels"
+            outcome = f" and keep them: the 0.1 and 99.9 percentiles of {channels} became black "
+            outcome += "and white"
+            outcome += (
+                f", from {record['sampled']} images" if record["sampled"] else ", as recorded"
+            )
+        elif black_white is not None:
             black, white = black_white
             outcome = f": values from {black:.7g} to {white:.7g} became 0 to 255"
             if record["sampled"]:
@@ -107,8 +116,10 @@ def _listed(counts: Mapping[str, int], texts: Mapping[str, str], start: str) -> 
     return [f"{start}, {'; '.join(parts)}"] if parts else []
 
 
-def dark_note(images: NDArray[np.uint8]) -> list[str]:
-    """Return a note if images uint8 [n, H, W, C] have only 0 and 1, as masks: they look black."""
+def dark_note(images: NDArray[Any]) -> list[str]:
+    """Return a note if images [n, H, W, C] of 8 bits have only 0 and 1, as masks: black ones."""
+    if images.dtype != np.uint8:
+        return []
     highest = 0
     for first in range(0, len(images), _CHUNK):
         highest = max(highest, int(images[first : first + _CHUNK].max()))

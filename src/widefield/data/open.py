@@ -13,22 +13,45 @@ from numpy.typing import NDArray
 
 from widefield.core.center_fit import cut_share
 from widefield.core.names import printable
+from widefield.core.pixels import white_of
 from widefield.core.types import (
     BlackWhite,
     Kind,
     ProgressCallback,
     Size,
+    as_black_white,
     as_size,
     is_black_white,
+    kind_of,
 )
 from widefield.data.builtin.motion import read_motion
 from widefield.data.builtin.photos import read_photos
 from widefield.data.builtin.spoken import read_spoken
-from widefield.data.cache import Record, cache_folder, cache_key, load_or_build, read_record
+from widefield.data.cache import (
+    SLOW,
+    DecodingJournal,
+    Record,
+    cache_folder,
+    cache_key,
+    digest,
+    digest_of_files,
+    load_or_build,
+    read_record,
+)
+from widefield.data.columns import take
 from widefield.data.dataset import Dataset
 from widefield.data.decisions import excluded_names, without
-from widefield.data.decode.images import decode_all
-from widefield.data.examples import Examples
+from widefield.data.decode.images import check_inside, decode_all, seconds_to_decode
+from widefield.data.decode.pages import pages_of
+from widefield.data.decode.values import (
+    decode_values,
+    find_form,
+    fitted,
+    percentiles,
+    sample_rows,
+    stored_type,
+)
+from widefield.data.examples import Examples, SelectedFiles
 from widefield.data.groups import grouped
 from widefield.data.labels import LabelTable, labeled
 from widefield.data.notes import dark_note, decoding_notes, split_note
@@ -45,12 +68,13 @@ from widefield.data.planted import (
     Overlay,
     StackedDigits,
 )
-from widefield.data.readers.arrays import Array, read_memory, read_npy, read_npz, read_windows
-from widefield.data.readers.images import common_size, read_folder, read_list, resize_array
-from widefield.data.readers.windows import read_parquet
+from widefield.data.readers.arrays import Array, read_memory
+from widefield.data.readers.images import common_size, resize_array, size_for
+from widefield.data.readers.paths import read_path, read_url
+from widefield.data.readers.python_data import read_object
 from widefield.data.select import balanced_subset, split_rows, subset_without
 from widefield.data.skipped import Skipped, check_skipped, skipped_note
-from widefield.data.spec import BUILT_IN, MEMORY, Spec, did_you_mean, parse, spec_text
+from widefield.data.spec import BUILT_IN, MEMORY, Spec, did_you_mean, is_url, parse, spec_text
 
 Data = str | Path | Array | Mapping[str, Any] | Sequence[Any]
 """Data as calls accept it: a spec or path, images as an array, arrays by name, or a list of paths
@@ -60,6 +84,8 @@ Appended = DigitChannel | BitPlanes
 """Planted channels after those of the image."""
 
 _CHUNK = 512
+_TIMED_FROM = 1_000
+"""Number of files from which the time to decode them is estimated first."""
 
 
 def open_dataset(
@@ -121,10 +147,14 @@ def open_dataset(
     excluded = excluded_names(exclude, examples.names, spec.base)
     if labels is not None:
         examples = labeled(examples, labels, spec.base, unlabeled=unlabeled)
+    elif not unlabeled:
+        examples = _without_gaps(examples)
     examples = without(examples, excluded, len(exclude))
     if group is not None:
         examples = grouped(examples, group)
-    if examples.pixels is not None and examples.pixels.dtype != np.uint8:
+    if examples.files is not None and black_white is not None and len(np.shape(black_white)) == 2:
+        examples = replace(examples, as_values=True)  # as in the data of the run
+    if examples.pixels is not None and kind_of(examples.pixels) == "windows":
         return open_windows(spec, examples, size=size, max_examples=max_examples)
     if examples.recordings is not None:
         return open_sounds(
@@ -145,17 +175,25 @@ def open_dataset(
             "as windows and sounds have them: give data of the kind that the encoder was trained on"
         )
     features = _features(spec, examples)
+    *shape, dtype = _form(examples, size)
+    ranges = 1 if black_white is None else len(np.reshape(black_white, (-1, 2)))
+    if dtype != np.uint8 and ranges not in (1, shape[2]):
+        raise ValueError(
+            f"'{spec}' holds images of {shape[2]} channels, and black and white are recorded for "
+            f"{ranges}: give data of the channels that the encoder was trained on"
+        )
     task = next(iter(examples.labels), None)
     load = partial(
         _open,
         examples=examples,
         canvas=Canvas(
-            shape=_shape(examples, size),
+            shape=(shape[0], shape[1], shape[2]),
             seed=seed,
             held_out=held_out or spec.split == "test",
             class_ids=None if task is None else examples.labels[task],
             class_count=0 if task is None else len(examples.classes[task]),
         ),
+        dtype=dtype,
         max_examples=max_examples,
         black_white=black_white,
         memory_budget=memory_budget,
@@ -176,7 +214,7 @@ def kind_of_source(data: Data) -> tuple[str, Kind]:
     spec, examples = _read(data, None)
     if examples.recordings is not None:
         return str(spec), "sounds"
-    windows = examples.pixels is not None and examples.pixels.dtype != np.uint8
+    windows = examples.pixels is not None and kind_of(examples.pixels) == "windows"
     return str(spec), "windows" if windows else "images"
 
 
@@ -211,6 +249,21 @@ def count_of_source(
     return len(split_rows(examples, spec))
 
 
+def _without_gaps(examples: Examples) -> Examples:
+    """Return the examples without the tasks that some of them have no label of."""
+    gaps = {task: int((y < 0).sum()) for task, y in examples.labels.items() if (y < 0).any()}
+    notes = tuple(
+        f"{task!r} is left out: {count} examples have no label; --labels leaves these out instead"
+        for task, count in gaps.items()
+    )
+    return replace(
+        examples,
+        labels={task: y for task, y in examples.labels.items() if task not in gaps},
+        classes={task: names for task, names in examples.classes.items() if task not in gaps},
+        notes=(*examples.notes, *notes),
+    )
+
+
 def _features(spec: Spec, examples: Examples) -> list[Feature]:
     """Return the features to plant; check that they suit images and can be combined."""
     features = spec.features(examples.labels)
@@ -235,6 +288,7 @@ def _open(
     *,
     examples: Examples,
     canvas: Canvas,
+    dtype: "np.dtype[Any]",
     max_examples: int | None,
     black_white: BlackWhite | None,
     memory_budget: int | None,
@@ -247,23 +301,30 @@ def _open(
     *size, channels = canvas.shape
     shape = (*size, channels + (0 if channel is None else channel.count))
 
-    def build(out: NDArray[np.uint8]) -> Record:
-        read = _copy if examples.files is None else partial(_decode, black_white=black_white)
-        record = read(examples, rows, max_examples, out[..., :channels], progress)
-        _plant(out[: len(record["rows"])], overlays, _of_rows(channel, record))
+    def build(out: NDArray[Any], journal: DecodingJournal | None) -> Record:
+        if examples.files is None:
+            record = _copy(examples, rows, max_examples, out[..., :channels], progress, black_white)
+        else:
+            target = out[..., :channels]
+            record = _decode(examples, rows, max_examples, target, progress, black_white, journal)
+        index = _rows_of(record, examples, rows, max_examples)
+        _plant(out[: len(index)], overlays, _of_rows(channel, index))
         return record
 
+    origin = examples.origin
+
     def key(black_white: BlackWhite | None) -> str:
+        assert origin is not None
         # Equal for all commands that need the same pixels.
         plants = list(map(str, spec.plants))
         planted = (plants, canvas.seed, canvas.held_out) if plants else None
         named = (spec.base, spec.split) if spec.base in BUILT_IN else None  # share one folder
         ids = canvas.class_ids if max_examples is not None or channel is not None else None
-        by_class = None if ids is None else ids.tobytes()  # labels may come from a table
-        settings = (shape, max_examples, black_white, rows.tobytes(), planted, named, by_class)
+        settings = (shape, dtype.str, max_examples, black_white, planted, named, spec.values)
         options = [option for plant in spec.plants for option in plant.options]
         digits = [Path(value).expanduser() for name, value in options if name == "source"]
-        return cache_key(settings, examples.names, (*examples.origin, *digits))
+        # Labels may come from a table.
+        return cache_key(settings, origin(), digest(rows, ids), files=digits)
 
     def known_key() -> str:
         default_key = key(None)  # a run opened its data without a `black_white` and found it
@@ -271,16 +332,23 @@ def _open(
         found = record is not None and _black_white(record) in (None, black_white)
         return default_key if found else key(black_white)
 
+    def is_slow() -> bool:
+        if examples.files is None or examples.as_values or len(rows) < _TIMED_FROM:
+            return False
+        return seconds_to_decode(SelectedFiles(examples.files, rows), (size[0], size[1])) > SLOW
+
     whole = (len(balanced_subset(examples, rows, max_examples)), *shape)
-    if examples.origin:
-        images, record, storage = load_or_build(whole, build, key=known_key, budget=memory_budget)
-    elif examples.pixels is not None and examples.pixels.shape == whole and not overlays:
-        images, storage = examples.pixels, "used in place, without a copy"
-        record = {"rows": rows.tolist()}
+    if origin is not None:
+        images, record, storage = load_or_build(
+            whole, build, key=known_key, budget=memory_budget, dtype=dtype, slow=is_slow
+        )
+    elif examples.pixels is not None and _is_ready(examples.pixels, whole) and not overlays:
+        images, record, storage = examples.pixels, {}, "used in place, without a copy"
     else:  # arrays in memory: they fit, and have no identity for a cache key
-        images, record, storage = load_or_build(whole, build, key=None)
-    dataset = _dataset(spec, examples, images, record, overlays, storage)
-    channel = _of_rows(channel, record)
+        images, record, storage = load_or_build(whole, build, key=None, dtype=dtype)
+    index = _rows_of(record, examples, rows, max_examples)
+    dataset = _dataset(spec, examples, images, record, index, overlays, storage)
+    channel = _of_rows(channel, index)
     if isinstance(channel, DigitChannel):
         return replace(dataset, stacked=channel)
     return dataset if channel is None else _with_bits(dataset, channel)
@@ -295,14 +363,21 @@ def _with_bits(dataset: Dataset, planes: BitPlanes) -> Dataset:
     return replace(dataset, labels=labels, classes=classes, bits=planes.count)
 
 
-def _of_rows(channel: Appended | None, record: Record) -> Appended | None:
+def _rows_of(
+    record: Record, examples: Examples, rows: NDArray[np.int64], max_examples: int | None
+) -> NDArray[np.int64]:
+    """Return the rows of the source that are decoded, in their order."""
+    return subset_without(record.get("failed", ()), examples, rows, max_examples)
+
+
+def _of_rows(channel: Appended | None, rows: NDArray[np.int64]) -> Appended | None:
     """Return the channels of the decoded examples, in their order."""
     if not isinstance(channel, DigitChannel):
         return channel  # bits depend on the position alone, as overlays do
-    return replace(channel, class_ids=channel.class_ids[np.array(record["rows"], dtype=np.int64)])
+    return replace(channel, class_ids=channel.class_ids[rows])
 
 
-def _plant(images: NDArray[np.uint8], overlays: list[Overlay], channel: Appended | None) -> None:
+def _plant(images: NDArray[Any], overlays: list[Overlay], channel: Appended | None) -> None:
     """Draw overlays on `images` [n, H, W, C] in place; appended channels are the last."""
     drawn_on = images.shape[-1] - (0 if channel is None else channel.count)
     for first in range(0, len(images), _CHUNK):
@@ -313,7 +388,8 @@ def _plant(images: NDArray[np.uint8], overlays: list[Overlay], channel: Appended
             overlay.apply(below, index)
         if channel is not None:
             part[..., :drawn_on] = below
-            part[..., drawn_on:] = channel.draw(index)
+            white = int(white_of(part.dtype)) // 255 or 1 / 255
+            part[..., drawn_on:] = channel.draw(index) * white
 
 
 def _read(data: object, size: Size | None, *, labels: bool = False) -> tuple[Spec, Examples]:
@@ -325,8 +401,8 @@ def _read(data: object, size: Size | None, *, labels: bool = False) -> tuple[Spe
         spec = parse(data)
     elif isinstance(data, np.ndarray | torch.Tensor | Mapping):
         return Spec(MEMORY), read_memory(data)
-    elif isinstance(data, list | tuple):
-        return Spec(MEMORY), read_list(data)
+    elif (examples := read_object(data)) is not None:
+        return Spec(MEMORY), examples
     else:
         hint = "give its arrays()" if isinstance(data, Dataset) else "stack other images into one"
         raise ValueError(
@@ -343,16 +419,20 @@ def _read(data: object, size: Size | None, *, labels: bool = False) -> tuple[Spe
         return spec, read_motion(spec.split or "train")
     if spec.base in BUILT_IN:
         return spec, _read_cifar(spec)
+    if is_url(spec.base):
+        return spec, _with_values(read_url(spec.base, labels=labels), spec)
     path = Path(os.path.expanduser(spec.base))
-    if path.is_dir():
-        return spec, read_folder(path, labels=labels)
-    if path.suffix.lower() == ".npz":
-        return spec, read_npz(path)
-    if path.suffix.lower() == ".npy":
-        return spec, read_npy(path)
-    if path.suffix.lower() == ".parquet":
-        return spec, replace(read_windows(read_parquet(path)), origin=(path,))
-    raise ValueError(f"'{path}' is neither a folder, nor a .npz, .npy or .parquet file")
+    return spec, _with_values(read_path(path, labels=labels), spec)
+
+
+def _with_values(examples: Examples, spec: Spec) -> Examples:
+    """Return the examples with the depth and channels of their files, if the spec keeps these."""
+    if spec.values is None:
+        return examples
+    if examples.files is None:
+        raise ValueError(f"'{spec}' holds no image files: leave out ':{spec.values}'")
+    examples = replace(examples, as_values=True)
+    return pages_of(examples) if spec.values == "pages" else examples
 
 
 def _read_cifar(spec: Spec) -> Examples:
@@ -372,29 +452,39 @@ def _read_cifar(spec: Spec) -> Examples:
         labels={"class": np.asarray(data.targets, dtype=np.int64)},
         classes={"class": tuple(data.classes)},
         pixels=data.data,
-        origin=(root,),
+        origin=partial(digest_of_files, [root]),
     )
 
 
-def _shape(examples: Examples, size: Size | None) -> tuple[int, int, int]:
-    """Return (H, W, C) of the decoded images."""
+def _form(examples: Examples, size: Size | None) -> tuple[int, int, int, "np.dtype[np.generic]"]:
+    """Return H, W, C and type of the decoded images."""
+    if examples.files is not None and examples.as_values:
+        form = find_form(examples.files)
+        return *(size or size_for(form.sizes)), form.channels, form.dtype
     if examples.files is not None:
-        return *(size or common_size(examples.files)), 3
+        return *(size or common_size(examples.files)), 3, np.dtype(np.uint8)
     assert examples.pixels is not None
     height, width, channels = examples.pixels.shape[1:]
-    return *(size or (height, width)), channels
+    return *(size or (height, width)), channels, stored_type(examples.pixels.dtype)
+
+
+def _is_ready(pixels: NDArray[Any], shape: tuple[int, ...]) -> bool:
+    return pixels.shape == shape and pixels.dtype == np.uint8
 
 
 def _copy(
     examples: Examples,
     rows: NDArray[np.int64],
     max_examples: int | None,
-    out: NDArray[np.uint8],
+    out: NDArray[Any],
     progress: ProgressCallback | None,
+    black_white: BlackWhite | None,
 ) -> Record:
     """Copy the selected rows of decoded pixels into `out`, resized if necessary."""
     assert examples.pixels is not None
     selected = balanced_subset(examples, rows, max_examples)
+    if out.dtype != np.uint8:
+        return _copy_values(examples.pixels, selected, out, black_white)
     size = out.shape[1:3]
     resized = examples.pixels.shape[1:3] != size
     for first in range(0, len(selected), _CHUNK):
@@ -403,28 +493,57 @@ def _copy(
         if progress is not None:
             progress(min(first + _CHUNK, len(selected)), len(selected))
     choices = {"resized": len(selected)} if resized else {}
-    cut = cut_share(examples.pixels.shape[1:3], size)
-    return {"rows": selected.tolist(), "choices": choices, "cut": cut}
+    return {"choices": choices, "cut": cut_share(examples.pixels.shape[1:3], size)}
+
+
+def _copy_values(
+    pixels: NDArray[Any],
+    rows: NDArray[np.int64],
+    out: NDArray[Any],
+    black_white: BlackWhite | None,
+) -> Record:
+    """Copy values of more than 8 bits into `out`, scaled by `black_white` or by percentiles."""
+    sampled = sample_rows(len(rows))
+    found = black_white or percentiles([pixels[row] for row in rows[sampled]])
+    size, outside = (out.shape[1], out.shape[2]), []
+    for i, row in enumerate(rows.tolist()):
+        out[i], share = fitted(pixels[row], out.dtype, size, found)
+        outside.append(share or 0.0)
+    if black_white is not None:
+        check_inside(outside, black_white)
+    resized = len(rows) if pixels.shape[1:3] != size else 0
+    return {
+        "choices": {"deep": len(rows), **({"resized": resized} if resized else {})},
+        "cut": cut_share((pixels.shape[1], pixels.shape[2]), size),
+        "black_white": found,
+        "sampled": 0 if black_white is not None else len(sampled),
+        "outside": sum(outside) / len(outside),
+    }
 
 
 def _decode(
     examples: Examples,
     rows: NDArray[np.int64],
     max_examples: int | None,
-    out: NDArray[np.uint8],
+    out: NDArray[Any],
     progress: ProgressCallback | None,
-    *,
     black_white: BlackWhite | None,
+    journal: DecodingJournal | None,
 ) -> Record:
     """Decode the selected rows of encoded files into `out`, without gaps for unreadable ones."""
     assert examples.files is not None
     failed: dict[int, Skipped] = {}
     while True:
         selected = subset_without(failed, examples, rows, max_examples)
-        files, names = zip(*((examples.files[r], examples.names[r]) for r in selected), strict=True)
-        result = decode_all(files, names, out[: len(selected)], progress, black_white)
+        files, names = SelectedFiles(examples.files, selected), take(examples.names, selected)
+        target = out[: len(selected)]
+        read: Any = decode_values if examples.as_values else decode_all
+        result = read(files, names, target, progress, black_white, journal)
         failed |= {int(selected[i]): skipped for i, skipped in result.failed.items()}
-        check_skipped(list(failed.values()), len(rows))
+        check_skipped([*examples.skipped, *failed.values()], len(rows) + len(examples.skipped))
+        if journal is not None:
+            journal.clear()  # pixels move now
+            journal = None
         # With `max_examples`, others replace the unreadable ones.
         if not result.failed or max_examples is None:
             break
@@ -432,10 +551,9 @@ def _decode(
     for position, row in enumerate(kept):
         if position != row:
             out[position] = out[row]
-    skipped = [(failed[row].path, failed[row].reason) for row in sorted(failed)]
     return {
-        "rows": selected[kept].tolist(),
-        "skipped": skipped,
+        "failed": sorted(failed),
+        "skipped": [(failed[row].path, failed[row].reason) for row in sorted(failed)],
         "choices": dict(result.choices),
         "cut": result.cut / max(result.choices["resized"], 1),
         "black_white": result.black_white,
@@ -445,21 +563,21 @@ def _decode(
 
 
 def _black_white(record: Record) -> BlackWhite | None:
-    black_white = record.get("black_white")
-    return None if black_white is None else (black_white[0], black_white[1])  # JSON has lists
+    return as_black_white(record.get("black_white"))
 
 
 def _dataset(
     spec: Spec,
     examples: Examples,
-    images: NDArray[np.uint8],
+    images: NDArray[Any],
     record: Record,
+    rows: NDArray[np.int64],
     planted: list[Overlay],
     storage: str,
 ) -> Dataset:
-    rows = np.array(record["rows"], dtype=np.int64)
     n, index = len(rows), np.arange(len(rows))
-    skipped = tuple(Skipped(path, reason) for path, reason in record.get("skipped", ()))
+    failed = tuple(Skipped(path, reason) for path, reason in record.get("skipped", ()))
+    skipped = (*examples.skipped, *failed)
     height, width = images.shape[1:3]
     notes = [*examples.notes, *split_note(spec, n, grouped=examples.groups is not None)]
     notes += decoding_notes(record, n, (height, width))
@@ -472,7 +590,7 @@ def _dataset(
             **{overlay.name: overlay.labels(index) for overlay in planted},
         },
         classes={**examples.classes, **{overlay.name: overlay.classes for overlay in planted}},
-        paths=[examples.names[row] for row in record["rows"]],
+        paths=take(examples.names, rows),
         groups=None if examples.groups is None else examples.groups[rows],
         skipped=(*skipped, *examples.excluded),
         notes=tuple(notes),

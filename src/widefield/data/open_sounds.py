@@ -1,7 +1,7 @@
 """Opening of sounds: decoding to one sampling rate, cutting to one length, mixing."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from widefield.core.memory import check_memory
 from widefield.core.types import ProgressCallback, Size
-from widefield.data.cache import Record, cache_key, load_or_build
+from widefield.data.cache import DecodingJournal, Record, cache_key, digest, load_or_build
 from widefield.data.clips import Clips
+from widefield.data.columns import take
 from widefield.data.dataset import Dataset
 from widefield.data.decode.levels import Choices
 from widefield.data.decode.sounds import (
@@ -210,7 +211,8 @@ def _from_files(
     NDArray[np.int16], NDArray[np.int64], NDArray[np.int64], list[Skipped], Counter[str], str
 ]:
     """Decode files; return samples, lengths, rows, those skipped, choices, the storage as text."""
-    names = examples.names
+    names, origin = examples.names, examples.origin
+    assert origin is not None, "files have one"
     failed: dict[int, Skipped] = {}
     while True:
         headers = _decode_readable(
@@ -222,9 +224,7 @@ def _from_files(
         pixels, record, storage = load_or_build(
             (2 * int(lengths.sum()),),
             partial(_decode_into, files, names, kept.tolist(), lengths, rate, progress),
-            key=partial(
-                cache_key, ("leveled", rate, steps, kept.tobytes()), names, examples.origin
-            ),
+            key=lambda: cache_key(("leveled", rate, steps), origin(), digest(kept)),
             budget=budget,
         )
         samples: NDArray[np.int16] = pixels.view(np.int16)
@@ -245,12 +245,13 @@ def _from_files(
 
 def _decode_into(
     files: list[Path],
-    names: list[str],
+    names: Sequence[str],
     rows: list[int],
     lengths: NDArray[np.int64],
     rate: int,
     progress: ProgressCallback | None,
     out: NDArray[np.uint8],
+    journal: DecodingJournal | None,
 ) -> Record:
     """Decode each file into the center of its slot of `out`; record failures and choices."""
     samples = out.view(np.int16)
@@ -292,7 +293,7 @@ def _dataset(
             **{overlay.name: overlay.labels(index) for overlay in overlays},
         },
         classes={**examples.classes, **{overlay.name: overlay.classes for overlay in overlays}},
-        paths=[examples.names[row] for row in rows.tolist()],
+        paths=take(examples.names, rows),
         groups=None if examples.groups is None else examples.groups[rows],
         skipped=(*skipped, *examples.excluded),
         notes=(*notes, *skipped_note(tuple(skipped))),

@@ -1,6 +1,7 @@
 """Opening of windows: examples of height 1, whose width is time."""
 
 from widefield.core.types import Size
+from widefield.data.columns import take
 from widefield.data.dataset import Dataset
 from widefield.data.examples import Examples
 from widefield.data.notes import split_note
@@ -36,7 +37,7 @@ def open_windows(
         images=examples.pixels if whole else examples.pixels[rows],
         labels={task: ids[rows] for task, ids in examples.labels.items()},
         classes=examples.classes,
-        paths=[examples.names[row] for row in rows.tolist()],
+        paths=take(examples.names, rows),
         groups=None if examples.groups is None else examples.groups[rows],
         skipped=examples.excluded,
         notes=(*examples.notes, *split_note(spec, len(rows), grouped=examples.groups is not None)),

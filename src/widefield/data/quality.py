@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.core.pixels import to_bytes
+
 _CHUNK = 512
 _DEVIATIONS = 3.5
 _DARK, _BRIGHT, _ENTROPY = 0.32, 0.95, 3.0
@@ -29,10 +31,8 @@ _PLAIN = 2 / 255
 _Floats = NDArray[np.floating]
 
 
-def image_quality(
-    images: NDArray[np.uint8], sizes: NDArray[np.int64]
-) -> dict[str, NDArray[np.int64]]:
-    """Return kind -> rows of uint8 [n, H, W, C] of poor quality, the most extreme first.
+def image_quality(images: NDArray[Any], sizes: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+    """Return kind -> rows of stored images [n, H, W, C] of poor quality, the most extreme first.
 
     `sizes` are width and height of the files, [n, 2].
 
@@ -43,7 +43,7 @@ def image_quality(
         >>> {name: rows.tolist() for name, rows in found.items() if len(rows)}
         {'dark': [3]}
     """
-    chunks = [_measures(images[i : i + _CHUNK]) for i in range(0, len(images), _CHUNK)]
+    chunks = [_measures(to_bytes(images[i : i + _CHUNK])) for i in range(0, len(images), _CHUNK)]
     high, low, entropy, sharpness = np.concatenate(chunks, axis=1)
     size = np.log(np.sqrt(sizes.prod(1)))
     aspect = np.log(sizes[:, 0] / sizes[:, 1])

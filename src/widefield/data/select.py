@@ -1,7 +1,7 @@
 """Selection of examples: the split, and a class-balanced subset of it."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,11 @@ def split_rows(examples: Examples, spec: Spec) -> NDArray[np.int64]:
     names = examples.names
     if spec.split is None or spec.base in BUILT_IN:
         return np.arange(len(names))
+    if examples.is_test is not None:
+        rows = np.flatnonzero(examples.is_test == (spec.split == "test"))
+        if not len(rows):
+            raise ValueError(f"'{spec}' is empty: the column 'split' names no {spec.split} example")
+        return rows
     if examples.groups is not None:
         return np.flatnonzero(held_out_groups(examples.groups) == (spec.split == "test"))
     hashes = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
@@ -61,10 +66,10 @@ def balanced_subset(
 
 
 def subset_without(
-    failed: Iterable[int], examples: Examples, rows: NDArray[np.int64], max_examples: int | None
+    failed: Collection[int], examples: Examples, rows: NDArray[np.int64], max_examples: int | None
 ) -> NDArray[np.int64]:
     """Return up to `max_examples` of `rows` as `balanced_subset` does, without the failed ones."""
-    left = np.setdiff1d(rows, list(failed))
+    left = np.setdiff1d(rows, np.array(list(failed), dtype=np.int64)) if failed else rows
     count = None if max_examples is None else min(max_examples, len(left))
     return balanced_subset(examples, left, count)
 

@@ -1,10 +1,10 @@
-"""Data specs: `BASE[:train|:test][+PLANT[:OPTION[=VALUE]]...]...`.
+"""Data specs: `BASE[:channels|:pages][:train|:test][+PLANT[:OPTION[=VALUE]]...]...`.
 
 BASE is `photos`, `spoken` or `motion` (built in), `cifar10` or `cifar100` (torchvision's, never
-downloaded), a folder, or a `.npz`, `.npy` or `.parquet` file. The default split of built-in data is
-`train`, and all of a path. `PATH:train` and `PATH:test` divide a path 80 / 20 by a hash of the
-relative path. A path may contain ":" and "+" if it exists. Write `./photos` for a folder with the
-name of a built-in source.
+downloaded), a folder, a file of `data.readers.paths`, or a URL without "+". The default split of
+built-in data is `train`, and all of a path. `PATH:train` and `PATH:test` divide a path 80 / 20 by a
+hash of the relative path, or by the column `split` of a table. A path may contain ":" and "+" if it
+exists. Write `./photos` for a folder with the name of a built-in source.
 """
 
 import os
@@ -22,9 +22,12 @@ BUILT_IN = ("photos", "spoken", "motion", "cifar10", "cifar100")
 MEMORY = "memory"
 """Name of arrays in memory; a file of that name is stored with its absolute path."""
 _NEIGHBORS = 1_000
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9.-]*://[^+\s]+")
 
 Split = Literal["train", "test"]
 """Split of a source."""
+Values = Literal["channels", "pages"]
+"""How files keep their depth and channels: pages of a TIFF are channels, or examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,11 @@ class Spec:
     base: str
     split: Split | None = None
     plants: tuple[Plant, ...] = ()
+    values: Values | None = None
 
     def __str__(self) -> str:
-        split = f":{self.split}" if self.split else ""
-        return f"{self.base}{split}{''.join(map(str, self.plants))}"
+        parts = "".join(f":{part}" for part in (self.values, self.split) if part)
+        return f"{self.base}{parts}{''.join(map(str, self.plants))}"
 
     def features(self, tasks: Collection[str]) -> list[Feature]:
         """Return the planted features.
@@ -76,7 +80,8 @@ def parse(text: str) -> Spec:
     for end in ends:
         base_and_split = _parse_base(text[:end])
         if base_and_split is not None:
-            return Spec(*base_and_split, _parse_plants(text[end:]))
+            base, split, values = base_and_split
+            return Spec(base, split, _parse_plants(text[end:]), values)
     base = text.split("+")[0]
     raise ValueError(f"no data set or path named '{base}'{did_you_mean(base)}")
 
@@ -102,30 +107,52 @@ def plant_names(text: str) -> frozenset[str]:
     return frozenset(plant.name for plant in parse(text).plants)
 
 
-def _parse_base(text: str) -> tuple[str, Split | None] | None:
+def _parse_base(text: str) -> tuple[str, Split | None, Values | None] | None:
     if text in BUILT_IN:
         if os.path.isdir(text):
             raise ValueError(
                 f"'{text}' is the name of built-in data and of a folder here: write "
                 f"'{os.path.join('.', text)}' for the folder, or '{text}:train' for the former"
             )
-        return text, "train"
+        return text, "train", None
     if _is_path(text):
-        return text, None
+        return text, None, None
     base, _, split = text.rpartition(":")
+    path, _, way = base.rpartition(":")
+    values: Values | None = "channels" if way == "channels" else "pages" if way == "pages" else None
+    if values is not None and _is_path(path) and not _is_path(base):
+        base = path
+    else:
+        values = None
     if "+" in split or not (base in BUILT_IN or _is_path(base)):
         return None
     if split == "train":
-        return base, "train"
+        return base, "train", values
     if split == "test":
-        return base, "test"
+        return base, "test", values
+    if split == "channels" and base not in BUILT_IN:
+        return base, None, "channels"
+    if split == "pages" and base not in BUILT_IN:
+        return base, None, "pages"
     subfolder = os.path.join(base, split)
     hint = f"; did you mean the folder '{subfolder}'?" if _is_path(subfolder) else ""
     raise ValueError(f"'{base}' has no split '{split}'; known: train, test{hint}")
 
 
 def _is_path(text: str) -> bool:
+    if is_url(text):
+        return not text.endswith((":train", ":test", ":channels", ":pages"))
     return text != "" and os.path.exists(os.path.expanduser(text))
+
+
+def is_url(text: str) -> bool:
+    """Return whether a base is a URL, such as s3://bucket/shards.
+
+    Example:
+        >>> is_url("s3://bucket/a.tar"), is_url("./a.tar")
+        (True, False)
+    """
+    return _URL.fullmatch(text) is not None
 
 
 def _parse_plants(text: str) -> tuple[Plant, ...]:
@@ -161,7 +188,7 @@ def absolute(text: str) -> str:
     """
 
     def absolute_path(path: str) -> str:
-        return os.path.abspath(os.path.expanduser(path))
+        return path if is_url(path) else os.path.abspath(os.path.expanduser(path))
 
     def absolute_source(plant: Plant) -> Plant:
         options = dict(plant.options)

@@ -18,7 +18,7 @@ class Preprocess(nn.Module):
     """Pixels [B, H, W, C] of any size -> x [B, C, h, w] in [0, 1], as image files are decoded.
 
     Pixels are uint8. With black and white in the record they are the values in the files, of any
-    type.
+    type; with those of each channel they are not rounded to 8 bits.
 
     Example:
         >>> x = Preprocess(InputSpec(image_size=32))(torch.zeros(2, 48, 64, 3, dtype=torch.uint8))
@@ -29,20 +29,29 @@ class Preprocess(nn.Module):
     def __init__(self, inputs: InputSpec) -> None:
         super().__init__()
         self.size = as_size(inputs.image_size)
-        self.black_white = inputs.black_white
+        self.black_white, self.levels = None, 255
+        if inputs.black_white is not None:
+            ranges = torch.tensor(inputs.black_white, dtype=torch.float64)
+            self.levels = 255 if ranges.ndim == 1 else 65_535
+            black, white = ranges.reshape(-1, 2).T
+            self.black_white = black[:, None, None], white[:, None, None]
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return the input of the encoder, float32 [B, C, h, w]."""
         x = pixels.to(torch.float64).permute(0, 3, 1, 2)
         if self.black_white is not None:
             black, white = self.black_white
-            x = torch.clamp(torch.round((x - black) * (255 / (white - black))), 0, 255)
+            black, white = black.to(x.device), white.to(x.device)
+            x = torch.round((x - black) * (self.levels / (white - black))).clamp(0, self.levels)
         rows, columns = (torch.arange(x.shape[k], device=x.device).double() for k in (2, 3))
         height, width = rows[-1] + 1, columns[-1] + 1
         resized_height, resized_width = self._resized(height, width)
-        x = _rounded(x @ _weights(columns, width, resized_width, self.size[1]).T)
-        x = _rounded(_weights(rows, height, resized_height, self.size[0]) @ x)
-        return (x / 255).float()
+        x = self._rounded(x @ _weights(columns, width, resized_width, self.size[1]).T)
+        x = self._rounded(_weights(rows, height, resized_height, self.size[0]) @ x)
+        return (x / self.levels).float()
+
+    def _rounded(self, sums: Tensor) -> Tensor:
+        return torch.clamp(torch.floor(sums / _FIXED_POINT + 0.5), 0, self.levels)
 
     def _resized(self, height: Tensor, width: Tensor) -> tuple[Tensor, Tensor]:
         """Return height and width before the cut, as `center_fit` does."""
@@ -75,7 +84,3 @@ def _cubic(x: Tensor) -> Tensor:
     near = (1.5 * x - 2.5) * x * x + 1
     far = ((-0.5 * x + 2.5) * x - 4) * x + 2
     return torch.where(x < 1, near, torch.where(x < 2, far, 0.0))
-
-
-def _rounded(sums: Tensor) -> Tensor:
-    return torch.clamp(torch.floor(sums / _FIXED_POINT + 0.5), 0, 255)

@@ -5,6 +5,7 @@ a linear probe.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from widefield.core.pixels import stored
 from widefield.core.types import Inputs
 from widefield.evaluation.cross_fit import FOLDS, NEIGHBORS, fold_hits
 from widefield.metrics import view_agreement, whitened
@@ -21,7 +23,7 @@ from widefield.views import build_views
 
 FeatureFunction = Callable[[Inputs], Tensor]
 """Images [n, H, W, C] -> features [n, D]."""
-Images = NDArray[np.uint8]
+Images = NDArray[Any]
 Scores = NDArray[np.float64]
 
 _VIEWS = "gentle"
@@ -54,14 +56,14 @@ def neighbor_consistency(h: Tensor, h_views: Tensor, *, whiten: bool = True) -> 
 
 
 def augmented(images: Images, seed: int) -> Images:
-    """Return one view of each image, uint8 [n, H, W, C]."""
+    """Return one view of each image, [n, H, W, C], stored as these are."""
     views = build_views(_VIEWS, channels=images.shape[3], seed=seed)
     generator = torch.Generator().manual_seed(seed)
     parts = []
     for first in range(0, len(images), _BATCH):
         x = image_batch(images[first : first + _BATCH], torch.device("cpu"))
         (view,) = views(x, 1, generator)
-        parts.append((255 * view.clamp(0, 1)).round().to(torch.uint8).permute(0, 2, 3, 1).numpy())
+        parts.append(stored(view.clamp(0, 1).permute(0, 2, 3, 1).numpy(), images.dtype))
     return np.concatenate(parts)
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.core.logmel import FrontEnd, LogMel, mel_frequencies
+from widefield.core.pixels import to_bytes
 from widefield.core.types import Kind
 from widefield.data import Dataset
 from widefield.probes.features import image_batch
@@ -30,7 +31,7 @@ def render_examples(
 ) -> list[NDArray[np.uint8]]:
     """Return an image of each of `rows`, uint8 [h, w, C]."""
     if dataset.kind == "images":
-        return [dataset.images[row] for row in rows]
+        return [to_bytes(dataset.images[row]) for row in rows]
     if not len(rows):
         return []
     x = image_batch(dataset.images[np.asarray(rows)], torch.device("cpu"))

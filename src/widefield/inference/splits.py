@@ -344,7 +344,7 @@ def _split_again(train: Dataset, test: Dataset) -> TrainTest | None:
         images=images,
         labels={task: np.concatenate([y, test.labels[task]]) for task, y in train.labels.items()},
         classes=train.classes,
-        paths=train.paths + test.paths,
+        paths=[*train.paths, *test.paths],
         groups=rng.bits(0, "near-copies", copy_groups(thumbnails(images))).view(np.int64),
         rate=train.rate,
     )

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.modes import eval_mode
-from widefield.core.types import KINDS, Inputs, Precision, to_floats
+from widefield.core.types import STORED, Inputs, Precision, to_floats
 
 
 def extract(
@@ -23,7 +23,8 @@ def extract(
 ) -> Tensor:
     """Compute the features float32 [n, D] of `images` [n, H, W, C], which may be a memory map.
 
-    Images are uint8; windows and sounds have height 1 and are float32 and int16. Inputs of the
+    Images are uint8, uint16 or float32 in [0, 1]; windows and sounds have height 1 and are float32
+    and int16. Inputs of the
     encoder are float [B, C, H, W], for images in [0, 1], on `device`, by default that of its
     parameters; the result is there too. The encoder runs in evaluation mode and is not changed.
     `progress` is called with (images done, images in all) after every batch. Of examples with
@@ -38,11 +39,11 @@ def extract(
         torch.Size([3, 5])
     """
     plain = images if isinstance(images, np.ndarray) else images.images
-    is_known = plain.dtype.name in KINDS and plain.ndim == 4
-    if not is_known or (plain.dtype != np.uint8 and plain.shape[1] != 1):
+    is_known = plain.dtype.name in STORED and plain.ndim == 4
+    if not is_known or (plain.dtype == np.int16 and plain.shape[1] != 1):
         raise ValueError(
             f"images have dtype {plain.dtype} and shape {list(plain.shape)}: "
-            "give uint8 of shape [n, H, W, C], float32 of windows or int16 of sounds"
+            "give uint8 or uint16 of shape [n, H, W, C], float32, or int16 of sounds"
         )
     if len(plain) == 0:
         raise ValueError("there are no images: give at least one")

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
+from widefield.core.pixels import to_bytes
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -142,11 +144,12 @@ def _svg(figure: "Figure", prefix: str) -> str:
 
 
 def thumbnail(image: np.ndarray, side: int = _SIDE) -> np.ndarray:
-    """Shrink uint8 [H, W, C] to [h, w, 3], no side longer than `side`.
+    """Shrink a stored image [H, W, C] to uint8 [h, w, 3], no side longer than `side`.
 
     The first three channels are used, or the first of one or two, in gray: [h, w].
     """
-    resized = Image.fromarray(image[:, :, :3] if image.shape[2] >= 3 else image[:, :, 0])
+    image = to_bytes(image[:, :, :3] if image.shape[2] >= 3 else image[:, :, 0])
+    resized = Image.fromarray(image)
     resized.thumbnail((side, side))
     return np.asarray(resized)
 

@@ -4,9 +4,10 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from widefield.config.recipe import Recipe
 from widefield.core.files import is_temp_file, make_folders, remove_empty, write_atomically
 from widefield.core.names import printable
 from widefield.core.plain_yaml import read_yaml, yaml_text
-from widefield.core.types import BlackWhite, Size
+from widefield.core.types import Size, as_black_white, is_black_white
 from widefield.core.validation import is_valid
 from widefield.data import Dataset
 from widefield.encoders import READOUT_FILE, Encoder, save_encoder
@@ -288,12 +289,14 @@ class RunFolder:
         settings = self.settings()
         if "form" not in settings:
             raise ValueError(f"{self.settings_file}: form is missing: restore the file")
-        form = {k: tuple(v) if isinstance(v, list) else v for k, v in settings["form"].items()}
+        form = {
+            k: as_black_white(v) if isinstance(v, list) else v for k, v in settings["form"].items()
+        }
         if "max_value" in form:  # before 0 was not always black
             white = form.pop("max_value")
             form["black_white"] = None if white is None else (0.0, white)
         for name, value in form.items():
-            if name not in _FORM_TYPES or not is_valid(_FORM_TYPES[name], value):
+            if name not in _FORM_CHECKS or not _FORM_CHECKS[name](value):
                 raise ValueError(
                     f"{self.settings_file}: form has an invalid {name}, {value!r}: restore the file"
                 )
@@ -382,8 +385,12 @@ _KINDS = {
 }
 """Types of the values of `run.yaml` beside the recipe."""
 
-_FORM_TYPES = {"image_size": Size, "black_white": BlackWhite | None, "sample_rate": int}
-"""Types of the values of a form."""
+_FORM_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "image_size": partial(is_valid, Size),
+    "black_white": lambda value: value is None or is_black_white(value),
+    "sample_rate": partial(is_valid, int),
+}
+"""Checks of the values of a form."""
 
 
 def _first_difference(before: Any, now: Any, name: str = "recipe") -> str | None:

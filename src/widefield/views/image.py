@@ -31,6 +31,9 @@ BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 LUMA = (0.2989, 0.587, 0.114)
 """Perceived brightness of red, green and blue."""
 
+MOST_JOINT = 4
+"""Most channels that share their jitter; the jitter of more is drawn for each channel."""
+
 CHUNK = 2**19
 """Elements per chunk of a batch on a CPU: larger chunks exceed its cache, and the allocator
 returns their temporaries to the operating system after every operation."""
@@ -44,11 +47,13 @@ class Draw(NamedTuple):
     flip: Tensor
     """Whether an image is mirrored left to right, bool [N]."""
     factors: Tensor
-    """Brightness, contrast and saturation factors [N, 3]; 1 changes nothing."""
+    """Brightness, contrast and saturation factors [N, 3]; 1 changes nothing. Of more than 4
+    channels [N, C, 3]."""
     hue: Tensor
     """Hue shift [N] in turns of the color circle; 0 changes nothing."""
     order: Tensor
-    """Indices of the four color operations in the order of application, int64 [N, 4]."""
+    """Indices of the four color operations in the order of application, int64 [N, 4]; of more than
+    4 channels [N, C, 4]."""
     grayscale: Tensor
     """Whether an image loses its color, bool [N]."""
     sigma: Tensor
@@ -60,7 +65,8 @@ class ImageAugmentation(Augmentation):
 
     Views keep the images' size, dtype, memory format and device; half precision is computed in
     single. Saturation, hue and grayscale need 3 channels: images with another number of channels
-    get crop, flip, brightness, contrast (about the mean over channels) and blur. It is
+    get crop, flip, brightness, contrast (about the mean over channels) and blur. Of more than 4
+    channels each gets its own brightness and contrast, about its own mean. It is
     differentiable unless there is jitter, which works in place.
 
     Args:
@@ -149,19 +155,21 @@ class ImageAugmentation(Augmentation):
         def uniform(low: float, high: float, *shape: int) -> Tensor:
             return torch.empty(shape, device=device).uniform_(low, high, generator=generator)
 
+        each = (n,) if x.shape[1] <= MOST_JOINT else (n, x.shape[1])
         use_jitter = uniform(0, 1, n) < self.jitter_prob
         brightness, contrast, saturation, max_hue = self.jitter
         factors = [
-            uniform(max(0, 1 - brightness), 1 + brightness, n),
-            uniform(max(0, 1 - contrast), 1 + contrast, n),
-            uniform(max(0, 1 - saturation), 1 + saturation, n),
+            uniform(max(0, 1 - brightness), 1 + brightness, *each),
+            uniform(max(0, 1 - contrast), 1 + contrast, *each),
+            uniform(max(0, 1 - saturation), 1 + saturation, *each),
         ]
+        some = use_jitter[:, None] if len(each) == 1 else use_jitter[:, None, None]
         return Draw(
             boxes=self.draw_boxes(x, generator),
             flip=uniform(0, 1, n) < self.flip_prob,
-            factors=torch.stack(factors, dim=1).where(use_jitter[:, None], 1.0),
+            factors=torch.stack(factors, dim=-1).where(some, 1.0),
             hue=uniform(-max_hue, max_hue, n).where(use_jitter, 0.0),
-            order=uniform(0, 1, n, 4).argsort(1),
+            order=uniform(0, 1, *each, 4).argsort(-1),
             grayscale=uniform(0, 1, n) < self.grayscale_prob,
             sigma=uniform(*self.blur_sigma, n).where(uniform(0, 1, n) < self.blur_prob, 0.0),
         )
@@ -195,7 +203,8 @@ class ImageAugmentation(Augmentation):
         if not self.pixel_aligned:
             view = crop_flip(view, draw.boxes, draw.flip)
         if self.jitter_prob > 0:
-            view = color_jitter(view, draw.factors, draw.hue, draw.order)
+            jitter = color_jitter if view.shape[1] <= MOST_JOINT else channel_jitter
+            view = jitter(view, draw.factors, draw.hue, draw.order)
         if self.grayscale_prob > 0:
             view = to_grayscale(view, draw.grayscale)
         if self.blur_prob > 0:
@@ -267,6 +276,21 @@ def color_jitter(x: Tensor, factors: Tensor, hue: Tensor, order: Tensor) -> Tens
     pre, post = [slice(a, None), slice(b, None), slice(c, None)], [slice(a), slice(b), slice(c)]
     x, factors, hue, order = x.index_select(0, rows), factors[rows], hue[rows], order[rows]
     return jitter_(x, factors, hue, order, pre, post).index_select(0, rows.argsort())
+
+
+def channel_jitter(x: Tensor, factors: Tensor, hue: Tensor, order: Tensor) -> Tensor:
+    """Change brightness and contrast of each channel of x [N, C, H, W] as of a gray image.
+
+    Args:
+        x: images in [0, 1].
+        factors: factors of brightness, contrast and saturation [N, C, 3].
+        hue: has no effect [N].
+        order: operations, in the order of application, int64 [N, C, 4].
+    """
+    n, c, h, w = x.shape
+    gray = x.reshape(n * c, 1, h, w)
+    hue = hue.repeat_interleave(c)
+    return color_jitter(gray, factors.flatten(0, 1), hue, order.flatten(0, 1)).view(n, c, h, w)
 
 
 def jitter_(

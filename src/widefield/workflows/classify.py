@@ -255,7 +255,7 @@ def classify(
         floor = fit(own, groups=groups, labeled=np.arange(len(y))).held_out
     result = Classification(
         encoder=extractor.name,
-        paths=dataset.paths,
+        paths=list(dataset.paths),
         classes=classes,
         labels={dataset.paths[row]: classes[k] for row, k in zip(rows, y, strict=True)},
         probabilities=prediction.probabilities,

@@ -161,7 +161,7 @@ def embed(
     embedding = Embedding(
         features=extractor.features(dataset.inputs, quiet=quiet, precision="32").cpu().numpy(),
         index=np.arange(len(dataset)),
-        paths=dataset.paths,
+        paths=list(dataset.paths),
         labels=dataset.labels,
         classes=dataset.classes,
         notes=extractor.notes + dataset.notes,

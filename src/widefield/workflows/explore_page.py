@@ -88,7 +88,8 @@ def file_sizes(data: Dataset) -> NDArray[np.int64]:
     folder = Path(data.spec if data.spec == MEMORY else parse(data.spec).base).expanduser()
     if data.kind != "images" or not folder.is_dir():
         return np.full((len(data), 2), (width, height))
-    sizes = (header_size(folder / path) or (height, width) for path in data.paths)
+    files = [folder / path for path in data.paths]
+    sizes = (header_size(files, row) or (height, width) for row in range(len(files)))
     return np.array([(w, h) for h, w in sizes], dtype=np.int64).reshape(-1, 2)
 
 

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from widefield.core.names import is_seen
 from widefield.encoders import Encoder, EncoderConfig, Readout, needs_entry
 from widefield.train.run_dir import RunFolder
@@ -156,8 +159,7 @@ def model_card(
         "normalization": _normalization(config),
     }
     if config.black_white is not None:
-        black, white = config.black_white
-        metadata["more than 8 bits"] = f"{black:g} becomes 0, {white:g} becomes 255"
+        metadata["more than 8 bits"] = _ranges(np.array(config.black_white))
     folder = RunFolder(path=Path(run))
     about = "An image encoder: it turns images into features."
     if folder.settings_file.exists():
@@ -186,18 +188,29 @@ def model_card(
     )
 
 
+def _ranges(black_white: NDArray[np.floating]) -> str:
+    """Return which values become black and white: 8 bits of all channels, or levels of each."""
+    if black_white.ndim == 1:
+        return "{:g} becomes 0, {:g} becomes 255".format(*black_white)
+    return "; ".join(
+        f"channel {k}: {black:g} becomes 0, {white:g} becomes 1"
+        for k, (black, white) in enumerate(black_white.tolist())
+    )
+
+
 def _lines(encoder: Encoder) -> str:
     """Return the lines that compute the features of `widefield embed`."""
     config, dim = encoder.config, encoder.dim
     register = _REGISTER if needs_entry(config) else ""
-    if config.channels != 3:  # such images come from arrays
+    is_by_channel = config.black_white is not None and len(np.shape(config.black_white)) == 2
+    if config.channels != 3 or is_by_channel:  # such images come from arrays
         height, width = config.image_size
         return _OF_ARRAYS.format(
             register=register, channels=config.channels, height=height, width=width, dim=dim
         )
     if config.black_white is None:
         return _OF_FILES.format(register=register, levels=_NO_LEVELS, dim=dim)
-    black, white = config.black_white
+    black, white = np.array(config.black_white).tolist()
     lines = _OF_FILES.format(
         register=register, levels=_LEVELS.format(black=black, white=white), dim=dim
     )

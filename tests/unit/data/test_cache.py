@@ -5,12 +5,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image
 
 from made_images import png16
 from widefield.data import cache as cache_module
 from widefield.data import open_dataset
+from widefield.data.decode import images as images_module
 from widefield.data.labels import read_labels
 
 
@@ -113,6 +115,27 @@ def test_other_labels_change_no_entry_where_the_pixels_do_not_go_by_them(folder,
     assert len(list(cache.iterdir())) == 1
 
 
+def test_as_many_other_examples_make_another_entry(folder, cache):
+    whole = open_dataset(folder)
+    for row in (3, 8):
+        left_out = whole.paths[row]
+        labels = read_labels({path: "a" for path in whole.paths if path != left_out})
+        for options in ({"exclude": (left_out,)}, {"labels": labels}):
+            dataset = open_dataset(folder, memory_budget=0, **options)
+            assert left_out not in list(dataset.paths)
+            assert (dataset.images == np.delete(whole.images, row, axis=0)).all()
+
+
+def test_tables_in_memory_have_no_entry(folder, cache):
+    tables = [
+        pa.table({"image": [(folder / f"{i:02d}.png").read_bytes() for i in rows]})
+        for rows in (range(10), range(10, 20))
+    ]
+    first, second = (open_dataset(table, memory_budget=0) for table in tables)
+    assert (first.images != second.images).any()
+    assert not cache.exists()
+
+
 def test_what_was_slow_to_decode_is_cached_for_every_command(folder, cache, monkeypatch):
     assert decoded_files(folder)[1]
     assert not cache.exists()  # decoding it again costs less than the disk
@@ -192,7 +215,7 @@ def rewritten(entry, change):
 DAMAGE = {
     "empty record": lambda entry: (entry / "record.json").write_text("{}"),
     "other rows": lambda entry: rewritten(entry, lambda record: record.update(rows=[3, 10**6])),
-    "rows left out": lambda entry: rewritten(entry, lambda record: record.pop("rows")),
+    "rows left out": lambda entry: rewritten(entry, lambda record: record.pop("failed")),
     "a list": lambda entry: (entry / "record.json").write_text("[1, 2]"),
     "deep": lambda entry: (entry / "record.json").write_text("[" * 100_000),
     "no text": lambda entry: (entry / "record.json").write_bytes(b"\xff\xfe\x80"),
@@ -252,7 +275,7 @@ def test_an_entry_that_cannot_be_read_is_made_anew(folder, cache, monkeypatch, d
 
 @pytest.mark.parametrize("checked", [True, False])
 def test_an_entry_of_other_images_is_made_anew(folder, cache, monkeypatch, checked):
-    """The control: without the digest, other pixels are returned, or the record is an error."""
+    """The control: without the digest, other pixels are returned."""
     if not checked:
         monkeypatch.setattr(cache_module, "_digest", lambda entry, record: None)
     own = open_dataset(folder, memory_budget=0).images.copy()
@@ -268,11 +291,7 @@ def test_an_entry_of_other_images_is_made_anew(folder, cache, monkeypatch, check
     found = open_dataset(folder, memory_budget=0)
     assert (found.images == own).all() == checked
     (entry / "record.json").write_text("{}")
-    if checked:
-        assert (open_dataset(folder, memory_budget=0).images == own).all()
-    else:
-        with pytest.raises(KeyError, match="rows"):
-            open_dataset(folder, memory_budget=0)
+    assert (open_dataset(folder, memory_budget=0).images == own).all() == checked
 
 
 def test_planted_and_skipped_are_the_same_on_disk_as_in_memory(folder, cache):
@@ -298,8 +317,48 @@ def test_a_run_that_dies_leaves_nothing_behind(folder, cache):
     assert len(open_dataset(folder, memory_budget=0)) == 40
 
 
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_killed_run_goes_on_where_it_stopped(folder, cache, monkeypatch, deep):
+    """The control: without a journal every image is decoded again."""
+    monkeypatch.setattr(cache_module, "JOURNAL_SECONDS", 0.0)
+    if deep:
+        for i, file in enumerate(sorted(folder.iterdir())):
+            values = np.random.default_rng(i).integers(0, 4096, (20, 20)).astype(np.uint16)
+            file.write_bytes(png16(values))
+    (folder / "00.png").write_bytes(b"damaged")
+    whole = open_dataset(folder)
+    calls = []
+
+    def die(done, total):
+        calls.append(done)
+        if len(calls) == (3 if deep else 1):  # in the first of two tasks of the last pass
+            raise KeyboardInterrupt  # as SIGKILL, it leaves what is on disk
+
+    with pytest.raises(KeyboardInterrupt):
+        open_dataset(folder, memory_budget=0, progress=die)
+    (part,) = cache.iterdir()
+    monkeypatch.setattr(images_module, "decode", counted := Counted(images_module.decode))
+    again = open_dataset(folder, memory_budget=0)
+    assert counted.calls < 40
+    assert (again.images == whole.images).all()
+    assert (again.paths, again.skipped, again.notes) == (whole.paths, whole.skipped, whole.notes)
+    assert not part.exists()
+    shutil.rmtree(cache)
+    assert open_dataset(folder, memory_budget=0).paths == whole.paths
+    assert counted.calls >= 40
+
+
+class Counted:
+    def __init__(self, function):
+        self.function, self.calls = function, 0
+
+    def __call__(self, *args):
+        self.calls += 1
+        return self.function(*args)
+
+
 def test_an_entry_appears_only_when_it_is_whole(cache):
-    def fill(out):
+    def fill(out, journal):
         assert not (cache / "entry").exists()
         (unfinished,) = cache.iterdir()
         assert unfinished.name.startswith("entry.")
@@ -313,13 +372,13 @@ def test_an_entry_appears_only_when_it_is_whole(cache):
 
 
 def test_two_runs_at_once_end_with_one_entry(cache):
-    def slow(out):
+    def slow(out, journal):
         # Another process makes the same entry while this one is still filling.
         cache_module.load_or_build((3, 2), quick, key=lambda: "entry", budget=0)
         out[:] = 7
         return {}
 
-    def quick(out):
+    def quick(out, journal):
         out[:] = 7
         return {}
 

@@ -131,7 +131,7 @@ def test_bad_parquet_is_refused_in_one_line(tmp_path: Path, rows: list, words: s
 
 def test_a_parquet_file_of_something_else(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "w.parquet")
-    with pytest.raises(ValueError, match="no column 'window'"):
+    with pytest.raises(ValueError, match="nor 'path' or 'window'; found 'a'"):
         open_dataset(tmp_path / "w.parquet")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match="not a readable Parquet file"):

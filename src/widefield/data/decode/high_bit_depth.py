@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageFile
 
-from widefield.core.types import BlackWhite
+from widefield.core.types import Range
+from widefield.data.examples import Encoded
 
 _FULL = 65_535
 _WHITE = 255.0
@@ -91,7 +92,7 @@ class Deep:
         whole = not is_float or not np.any(ordered % 1)
         return ValueSample(np.concatenate([[low], ordered[quantiles], [high]]), whole, is_float)
 
-    def outside(self, black_white: BlackWhite) -> float:
+    def outside(self, black_white: Range) -> float:
         """Return the share of values outside `black_white`, without the smallest and largest value.
 
         These two may be padding or saturated pixels, which are black or white in any case.
@@ -102,7 +103,7 @@ class Deep:
         )
         return float(outside.mean())
 
-    def to_8_bits(self, black_white: BlackWhite) -> Image.Image:
+    def to_8_bits(self, black_white: Range) -> Image.Image:
         """Return the image in 8 bits: the values (black, white) become 0 and 255.
 
         Raises:
@@ -127,7 +128,7 @@ class Deep:
         return low, high
 
 
-def find_black_white(samples: Sequence[ValueSample]) -> BlackWhite:
+def find_black_white(samples: Sequence[ValueSample]) -> Range:
     """Return black and white for images with these values.
 
     Raises:
@@ -191,14 +192,14 @@ def _without_outliers(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values
 
 
-def is_deep(image: Image.Image, file: Path | memoryview) -> bool:
+def is_deep(image: Image.Image, file: Encoded) -> bool:
     """Return whether an image, which may not be loaded yet, has more than 8 bits."""
     if image.mode.startswith("I") or image.mode == "F" or _bits(image) > 8:
         return True
     return image.format == "PNG" and _head(file, 25)[24] == 16
 
 
-def stated_white(image: Image.Image, file: Path | memoryview) -> float | None:
+def stated_white(image: Image.Image, file: Encoded) -> float | None:
     """Return the value of white that a file, not loaded yet, defines by its header, or None.
 
     PPM, JPEG 2000 and TIFFs of 9 to 15 bits define it. 16 bits are those of the container.
@@ -222,7 +223,7 @@ def _bits(image: Image.Image) -> int:
     return int(max(tags.get(_BITS_PER_SAMPLE, (1,))))
 
 
-def deep_image(image: Image.Image, file: Path | memoryview) -> Deep:
+def deep_image(image: Image.Image, file: Encoded) -> Deep:
     """Return the values of a loaded image with more than 8 bits.
 
     Raises:
@@ -265,15 +266,16 @@ def _is_signed(image: Image.Image) -> bool:
     )
 
 
-def _head(file: Path | memoryview, count: int) -> bytes:
+def _head(file: Encoded, count: int) -> bytes:
     """Return the first bytes of a file."""
     if isinstance(file, Path):
         with file.open("rb") as stream:
             return stream.read(count)
+    assert isinstance(file, memoryview)
     return bytes(file[:count])
 
 
-def _read_16_bits(file: Path | memoryview, kind: str) -> NDArray[np.uint16]:
+def _read_16_bits(file: Encoded, kind: str) -> NDArray[np.uint16]:
     """Read channels of 16 bits [H, W, C]; Pillow decodes one byte of each at a time."""
     upper, raw_mode = _bytes_of(file, kind, None)
     if raw_mode.startswith("LA"):  # RGBA has both bytes of both channels
@@ -286,10 +288,9 @@ def _read_16_bits(file: Path | memoryview, kind: str) -> NDArray[np.uint16]:
     return upper.astype(np.uint16) * 256 + lower
 
 
-def _bytes_of(
-    file: Path | memoryview, kind: str, raw_mode: str | None
-) -> tuple[NDArray[np.uint8], str]:
+def _bytes_of(file: Encoded, kind: str, raw_mode: str | None) -> tuple[NDArray[np.uint8], str]:
     """Decode an image, optionally with another raw mode; also return its default raw mode."""
+    assert not isinstance(file, Image.Image)
     with Image.open(file if isinstance(file, Path) else BytesIO(file), formats=(kind,)) as image:
         assert isinstance(image, ImageFile.ImageFile)
         tiles = image.tile

@@ -2,6 +2,7 @@
 
 import stat
 import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,8 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from widefield.core.center_fit import center_fit, cut_share
 from widefield.core.cpus import usable_cpus
 from widefield.core.names import printable
-from widefield.core.types import BlackWhite, ProgressCallback, Size
+from widefield.core.types import BlackWhite, ProgressCallback, Range, Size
+from widefield.data.cache import DecodingJournal
 from widefield.data.decode.color_profile import to_srgb
 from widefield.data.decode.high_bit_depth import (
     ValueSample,
@@ -30,6 +32,7 @@ from widefield.data.decode.high_bit_depth import (
     stated_white,
 )
 from widefield.data.decode.libtiff import suppress_libtiff_errors
+from widefield.data.examples import Encoded
 from widefield.data.select import spread_rows
 from widefield.data.skipped import Skipped
 
@@ -45,9 +48,8 @@ _SCAN_MARKER = b"\xff\xda"
 _MAX_ASPECT = 16
 """Longer images are cut before they are resized."""
 _FILES_PER_TASK = 32
-
-File = Path | memoryview
-
+_TIMED_FILES = 64
+"""Files that an estimate of the time decodes."""
 
 _RANGE_FILES = 256
 """Files from whose values black and white are found."""
@@ -86,52 +88,85 @@ class DecodeReport:
     cut: float = 0.0
     """Sum of the shares of their areas that are cut off."""
 
+    def add(self, names: Sequence[str], row: int, result: "Result | str") -> None:
+        """Count the result of a row, or why it failed."""
+        if isinstance(result, str):
+            self.failed[row] = Skipped(names[row], result)
+            return
+        choices, outside, cut = result
+        self.cut += cut
+        self.choices.update(choices)
+        self.outside += [] if outside is None else [outside]
+
+
+Result = tuple[list[str], float | None, float]
+"""Choices made in decoding an image, the share of its values outside black and white, and the share
+of its area that is cut off."""
+
 
 def decode_all(
-    files: Sequence[File],
+    files: Sequence[Encoded],
     names: Sequence[str],
     out: NDArray[np.uint8],
     progress: ProgressCallback | None = None,
-    black_white: BlackWhite | None = None,
+    black_white: Range | None = None,
+    journal: DecodingJournal | None = None,
 ) -> DecodeReport:
     """Decode files[i] into out[i] [n, H, W, 3], in parallel; rows of failed files are undefined.
 
-    Without `black_white`, a sample of the images of more than 8 bits is read first.
+    Without `black_white`, a sample of the images of more than 8 bits is read first. Rows that the
+    `journal` has are in `out` already.
 
     Raises:
         ValueError: the images have no common black and white, or many values are outside.
     """
     report = DecodeReport(black_white=black_white)
     size: Size = (out.shape[1], out.shape[2])
+    done: dict[int, Any] = {} if journal is None else journal.done
+    if journal is not None and black_white is None and "black_white" in journal.facts:
+        black, white = journal.facts["black_white"]
+        report.black_white, report.sampled = (black, white), journal.facts["sampled"]
 
-    def decode_row(i: int) -> tuple[frozenset[str], float | None, float] | None:
-        decoded = decode(files[i], size, report.black_white)
+    def decode_row(i: int) -> Result | None:
+        scale: Any = report.black_white  # one pair for all channels, as given or found
+        decoded = decode(files[i], size, scale)
         if decoded is None:
             return None
         out[i] = decoded.pixels
-        return decoded.choices, decoded.outside, decoded.cut
+        return sorted(decoded.choices), decoded.outside, decoded.cut
 
-    first, rows = 0, list(range(len(files)))
+    for i, result in done.items():
+        report.add(names, i, result)
+    rows = [i for i in range(len(files)) if i not in done]
+    first = len(files) - len(rows)
     while rows:
         deep: list[int] = []
-        for i, result in _in_parallel(decode_row, rows, first, progress):
-            if isinstance(result, str):
-                report.failed[i] = Skipped(names[i], result)
-            elif result is None:
+        for i, result in in_parallel(decode_row, rows, first, progress):
+            if result is None:
                 deep.append(i)
-            else:
-                choices, outside, cut = result
-                report.cut += cut
-                report.choices.update(choices)
-                report.outside += [] if outside is None else [outside]
+                continue
+            report.add(names, i, result)
+            if journal is not None:
+                journal.add(i, result)
         first, rows = len(files), _find_black_white(files, names, sorted(deep), report)
+        if rows and journal is not None:
+            journal.state({"black_white": report.black_white, "sampled": report.sampled})
     if black_white is not None:
-        _check_inside(report.outside, black_white)
+        check_inside(report.outside, black_white)
     return report
 
 
+def seconds_to_decode(files: Sequence[Encoded], size: Size) -> float:
+    """Return an estimate of the seconds that decoding takes, from a few of the files."""
+    rows = spread_rows(len(files), _TIMED_FILES).tolist()
+    start_time = time.perf_counter()
+    for _ in in_parallel(lambda i: decode(files[i], size), rows, 0, None):
+        pass
+    return (time.perf_counter() - start_time) * len(files) / max(len(rows), 1)
+
+
 def _find_black_white(
-    files: Sequence[File], names: Sequence[str], rows: list[int], report: DecodeReport
+    files: Sequence[Encoded], names: Sequence[str], rows: list[int], report: DecodeReport
 ) -> list[int]:
     """Set `report.black_white` from a sample of the files `rows`; return those that are readable.
 
@@ -141,7 +176,7 @@ def _find_black_white(
     while rows and report.black_white is None:
         sampled = [rows[i] for i in spread_rows(len(rows), _RANGE_FILES)]
         samples = []
-        for i, sample in _in_parallel(lambda i: sample_values(files[i]), sampled, 0, None):
+        for i, sample in in_parallel(lambda i: sample_values(files[i]), sampled, 0, None):
             if isinstance(sample, str):
                 report.failed[i] = Skipped(names[i], sample)
             else:
@@ -152,18 +187,19 @@ def _find_black_white(
     return rows
 
 
-def _check_inside(outside: Sequence[float], black_white: BlackWhite) -> None:
+def check_inside(outside: Sequence[float], black_white: BlackWhite) -> None:
     """Check that the images have the scale of a given black and white."""
     share = sum(outside) / max(len(outside), 1)
     if share > _MAX_OUTSIDE:
-        black, white = black_white
+        ranges = np.array(black_white).reshape(-1, 2)
+        black, white = ranges[:, 0].min(), ranges[:, 1].max()
         raise ValueError(
             f"{share:.0%} of the values of {len(outside)} images are outside {black:.7g} to "
             f"{white:.7g}, which are black and white here: bring them to that scale"
         )
 
 
-def _in_parallel(
+def in_parallel(
     work: Callable[[int], Any],
     rows: Sequence[int],
     first: int,
@@ -199,7 +235,7 @@ def _in_parallel(
             raise
 
 
-def decode(file: File, size: Size, black_white: BlackWhite | None = None) -> Decoded | None:
+def decode(file: Encoded, size: Size, black_white: Range | None = None) -> Decoded | None:
     """Decode one image to upright sRGB, uint8 [H, W, 3].
 
     The image is resized by the shorter side and cropped to `size` at the center. Transparent pixels
@@ -207,7 +243,7 @@ def decode(file: File, size: Size, black_white: BlackWhite | None = None) -> Dec
     so that `black_white` become 0 and 255; without them the result is None. A damaged file raises
     the error of its decoder.
     """
-    with _open(file) as image:
+    with open_image(file) as image:
         orientations = {_orientation(image)}
         # An MPO file is a photo with its preview, not two pages.
         is_multi_page = image.format != "MPO" and getattr(image, "is_animated", False)
@@ -248,9 +284,9 @@ def decode(file: File, size: Size, black_white: BlackWhite | None = None) -> Dec
     return Decoded(np.asarray(rgb), frozenset(choices), outside, cut)
 
 
-def sample_values(file: File) -> ValueSample:
+def sample_values(file: Encoded) -> ValueSample:
     """Return a sample of the values of an image of more than 8 bits."""
-    with _open(file) as image:
+    with open_image(file) as image:
         image.load()
         return deep_image(image, file).sample()
 
@@ -268,17 +304,20 @@ def _center_fitted(image: Image.Image, size: Size) -> Image.Image:
     return image.resize((size[1], size[0]), bicubic, box)
 
 
-def header_size(file: File) -> Size | None:
+def header_size(files: Sequence[Encoded], index: int) -> Size | None:
     """Return (height, width) of an upright image from its header; None if it is unreadable."""
     with _suppress_warnings():
         try:
-            with _open(file) as image:
+            with open_image(files[index]) as image:
                 return _upright_size(image)
         except Exception:  # reported when it is decoded
             return None
 
 
-def _open(file: File) -> Image.Image:
+def open_image(file: Encoded) -> Image.Image:
+    """Open an image by its content; check that decoding does not take minutes or gigabytes."""
+    if isinstance(file, Image.Image):
+        return file.copy()
     if isinstance(file, Path) and not stat.S_ISREG(file.stat().st_mode):
         raise ValueError("not a regular file")
     image = Image.open(file if isinstance(file, Path) else BytesIO(file), formats=FORMATS)
@@ -290,7 +329,7 @@ def _open(file: File) -> Image.Image:
     return image
 
 
-def _check_decode_cost(image: Image.Image, file: File) -> None:
+def _check_decode_cost(image: Image.Image, file: Encoded) -> None:
     """Check that decoding does not take minutes or gigabytes."""
     pixels = image.width * image.height
     if pixels > PIXEL_LIMIT:
@@ -300,6 +339,7 @@ def _check_decode_cost(image: Image.Image, file: File) -> None:
         )
     if image.info.get("progressive"):
         # Inside the data of a scan, 0xFF is never followed by a marker code.
+        assert not isinstance(file, Image.Image)
         encoded = file.read_bytes() if isinstance(file, Path) else bytes(file)
         scans = encoded.count(_SCAN_MARKER)
         if scans > _MAX_SCANS or scans * pixels > _MAX_SCAN_PIXELS:

@@ -7,12 +7,13 @@ their overlay.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
+from widefield.core.pixels import white_of
 from widefield.data.planted.random_overlay import RandomOverlay
 
 _CHUNK = 512
@@ -112,10 +113,8 @@ class Overlay(RandomOverlay):
             mask.reshape(-1)[self._pixels(counter, place, mask.shape)] |= covered
         return mask
 
-    def apply(
-        self, images: NDArray[np.uint8], index: ArrayLike, read: int = 0
-    ) -> NDArray[np.bool_]:
-        """Draw on uint8 `images` [n, H, W, C] in place; return the covered pixels [n, H, W].
+    def apply(self, images: NDArray[Any], index: ArrayLike, read: int = 0) -> NDArray[np.bool_]:
+        """Draw on stored `images` [n, H, W, C] in place; return the covered pixels [n, H, W].
 
         pixel <- pixel + alpha * alpha_mask * (intensity * color - pixel)
         """
@@ -128,19 +127,22 @@ class Overlay(RandomOverlay):
         return mask
 
     def _blend_chunk(
-        self, images: NDArray[np.uint8], mask: NDArray[np.bool_], counter: NDArray[np.int64]
+        self, images: NDArray[Any], mask: NDArray[np.bool_], counter: NDArray[np.int64]
     ) -> None:
         sprite = self._sprites(counter)
         alpha_mask = self.alpha_mask[sprite]
         covered = alpha_mask > 0
         color = self._colors(counter, images.shape[-1])
+        color *= np.float32(white_of(images.dtype) / 255)
         target = self.intensity[sprite][..., None] * color[:, None, None, :]
         weight = np.float32(self.alpha) * alpha_mask[..., None]
         for place in range(len(self.places)):
             pixel = self._pixels(counter, place, images.shape)
             below = images.reshape(-1, images.shape[-1])[pixel].astype(np.float32)
             below += weight * (target - below)
-            images.reshape(-1, images.shape[-1])[pixel] = np.rint(below, out=below)
+            if images.dtype != np.float32:
+                np.rint(below, out=below)
+            images.reshape(-1, images.shape[-1])[pixel] = below
             mask.reshape(-1)[pixel] |= covered
 
     def _sprites(self, counter: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -3,20 +3,26 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 
 from widefield.core.memory import check_memory
 from widefield.core.names import printable
+from widefield.data.cache import digest_of_files
+from widefield.data.columns import Names
 from widefield.data.examples import Examples
 from widefield.data.readers.npz import read_array, read_arrays
 from widefield.data.readers.recordings import of_array, of_pack, split_at
 from widefield.data.readers.windows import as_windows
 
 _CHANNELS = (1, 2, 3, 4)
+_MOST_CHANNELS = 64
 _MAX_CLASSES = 65_536
 _MAX_FREE_CLASSES, _MAX_UNUSED = 1_000, 10
 """Above this number of classes, at most this many unused ones for each used one."""
@@ -30,8 +36,8 @@ def read_npz(path: Path) -> Examples:
     A pack has `images` (pixels) or `bytes` and `offsets` (concatenated JPEG or PNG files); its
     task is `class`. Nothing is unpickled.
     """
-    examples = _read_arrays(read_arrays(path), f"'{path}'")
-    return replace(examples, origin=(path,))
+    examples = read_arrays_by_key(read_arrays(path), f"'{path}'")
+    return replace(examples, origin=partial(digest_of_files, [path]))
 
 
 def read_npy(path: Path) -> Examples:
@@ -40,15 +46,28 @@ def read_npy(path: Path) -> Examples:
     # Other types are converted to uint8 in memory.
     if array.dtype != np.uint8:
         check_memory(array.size, f"the pixels of '{path}'")
-    return replace(_read_arrays({"x": array}, f"'{path}'"), origin=(path,))
+    return replace(
+        read_arrays_by_key({"x": array}, f"'{path}'"), origin=partial(digest_of_files, [path])
+    )
 
 
 def read_memory(data: Array | Mapping[str, Array]) -> Examples:
     """Read arrays in memory: images, or a mapping with `x` and label arrays."""
     if not isinstance(data, Mapping):
         data = {"x": data}
+    images = data.get("x")
+    if is_list_of_images(images):
+        rest = {str(k): _as_array(str(k), value) for k, value in data.items() if k != "x"}
+        assert isinstance(images, list | tuple)
+        return replace(_examples(len(images), rest, _tasks(rest, ())), files=list(images))
     arrays = {str(key): _as_array(str(key), value) for key, value in data.items()}
-    return _read_arrays(arrays, "the mapping")
+    return read_arrays_by_key(arrays, "the mapping")
+
+
+def is_list_of_images(data: object) -> bool:
+    """Return whether `data` is a list of PIL images."""
+    is_list = isinstance(data, list | tuple) and len(data) > 0
+    return is_list and all(isinstance(item, Image.Image) for item in data)  # type: ignore[attr-defined]
 
 
 def _as_array(key: str, value: Array) -> NDArray[np.generic]:
@@ -63,7 +82,12 @@ def _as_array(key: str, value: Array) -> NDArray[np.generic]:
     return array.astype(str) if is_text else array
 
 
-def _read_arrays(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
+def read_arrays_by_key(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
+    """Read arrays by key, as `.npz` files have them.
+
+    Raises:
+        ValueError: no key holds examples, or an array is of another shape or type.
+    """
     if "audio" in arrays:
         recordings = of_pack(arrays, source)
         tasks = {"class": ("labels", "classes"), "speaker": ("speakers", "speaker_names")}
@@ -109,8 +133,7 @@ def _examples(
     labels, classes = {}, {}
     for task, (key, names) in tasks.items():
         labels[task], classes[task] = as_labels(arrays[key], key, n, arrays.get(names), names)
-    names_of_rows = [f"row {row}" for row in range(n)]
-    return Examples(names=names_of_rows, labels=labels, classes=classes)
+    return Examples(names=Names.of_rows(n), labels=labels, classes=classes)
 
 
 def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
@@ -135,34 +158,61 @@ def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
     return replace(examples, pixels=pixels, files=files, notes=notes)
 
 
-def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
-    """Convert images to uint8 [n, H, W, C]; also return notes.
+def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Return images as [n, H, W, C], and notes.
 
-    Accepts [n, H, W], [n, H, W, C] or [n, C, H, W] with 1 to 4 channels, as uint8, bool, or float
-    in [0, 1]. If the shape is ambiguous, channels are last.
+    Accepts [n, H, W], [n, H, W, C] or [n, C, H, W] with 1 to 64 channels. If the shape is
+    ambiguous, channels are last. Floats in [0, 1] of up to 4 channels and bool become uint8. Others
+    and 16 bits keep their values, for `data.decode.values`.
 
     Raises:
-        ValueError: another shape or type, values outside [0, 1], or three dimensions that may be
-            one color image.
+        ValueError: another shape or type, values that are not finite, or three dimensions that may
+            be one color image.
     """
     if x.ndim not in (3, 4) or 0 in x.shape:
         raise ValueError(
             f"key '{key}' is {_kind(x)}; expected [n, H, W], [n, H, W, C] or [n, C, H, W]"
         )
+    is_flat = x.ndim == 3 and 4 * x.shape[1] < x.shape[2]
     if x.ndim == 3:
         _check_not_single_image(x, key)
         x = x[..., None]
-    elif x.shape[-1] not in _CHANNELS:
-        if x.shape[1] not in _CHANNELS:
-            raise ValueError(f"key '{key}' is {_kind(x)}; expected 1 to 4 channels, last or second")
+    elif _channels_are_second(x.shape):
         x = np.moveaxis(x, 1, -1)
+    if x.shape[-1] > _MOST_CHANNELS:
+        raise ValueError(
+            f"key '{key}' is {_kind(x)}; expected 1 to {_MOST_CHANNELS} channels, last or second"
+        )
     if x.dtype == np.uint8:
         return (x if isinstance(x, np.memmap) else np.ascontiguousarray(x)), ()
     if x.dtype == np.bool_:
         return x.astype(np.uint8) * np.uint8(255), (f"'{key}': bool stored as 0 and 255",)
+    if x.dtype in (np.uint16, np.int16):
+        return x, ()
     if not np.issubdtype(x.dtype, np.floating):
-        raise ValueError(f"key '{key}' is {_kind(x)}; expected uint8, or float in [0, 1]")
-    return _from_float(x, key), (f"'{key}': {x.dtype} in [0, 1] stored as uint8",)
+        raise ValueError(
+            f"key '{key}' is {_kind(x)}; expected uint8, uint16, int16 or floats (windows "
+            "[n, channels, time] go under key 'windows')"
+        )
+    low, high = _finite_extremes(x, key)
+    if low < 0 or high > 1 or x.shape[-1] > max(_CHANNELS):
+        if x.shape[1] == 1 or is_flat:
+            raise ValueError(
+                f"key '{key}' is {_kind(x)}: images of height {x.shape[1]} and width {x.shape[2]}; "
+                "windows [n, channels, time] go under key 'windows'"
+            )
+        return x.astype(np.float32, copy=False), ()
+    return _from_float(x), (f"'{key}': {x.dtype} in [0, 1] stored as uint8",)
+
+
+def _channels_are_second(shape: tuple[int, ...]) -> bool:
+    """Return whether images of this shape are [n, C, H, W] rather than [n, H, W, C]."""
+    _, second, middle, last = shape
+    if last in _CHANNELS or second in _CHANNELS:
+        return last not in _CHANNELS
+    if second > _MOST_CHANNELS or second == middle:
+        return False
+    return middle == last or second < min(middle, last)  # square images, or fewer channels
 
 
 def _check_not_single_image(x: NDArray[np.generic], key: str) -> None:
@@ -176,19 +226,19 @@ def _check_not_single_image(x: NDArray[np.generic], key: str) -> None:
         )
 
 
-def _from_float(x: NDArray[np.generic], key: str) -> NDArray[np.uint8]:
+def _finite_extremes(x: NDArray[np.generic], key: str) -> tuple[float, float]:
+    """Return the smallest and largest value."""
+    chunks = [x[first : first + 1024] for first in range(0, len(x), 1024)]
+    low, high = min(float(c.min()) for c in chunks), max(float(c.max()) for c in chunks)
+    if not np.isfinite([low, high]).all():
+        raise ValueError(f"key '{key}' holds values that are not finite (NaN or infinity)")
+    return low, high
+
+
+def _from_float(x: NDArray[np.generic]) -> NDArray[np.uint8]:
     pixels = np.empty(x.shape, dtype=np.uint8)
     for first in range(0, len(x), 1024):
-        chunk = x[first : first + 1024].astype(np.float32)
-        low, high = float(chunk.min()), float(chunk.max())
-        if not np.isfinite([low, high]).all():
-            raise ValueError(f"key '{key}' holds values that are not finite (NaN or infinity)")
-        if low < 0 or high > 1:
-            raise ValueError(
-                f"key '{key}' is float from {low:g} to {high:g}; expected [0, 1], or uint8 "
-                "(windows [n, channels, time] go under key 'windows')"
-            )
-        pixels[first : first + 1024] = np.round(chunk * 255)
+        pixels[first : first + 1024] = np.round(x[first : first + 1024].astype(np.float32) * 255)
     return pixels
 
 

@@ -5,26 +5,31 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from io import BytesIO
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from widefield.core.center_fit import center_fit
 from widefield.core.names import printable
 from widefield.core.types import Size
-from widefield.data.decode.images import FORMATS, File, header_size
-from widefield.data.examples import Examples
+from widefield.data.cache import digest
+from widefield.data.columns import Names
+from widefield.data.decode.images import FORMATS, header_size
+from widefield.data.examples import Encoded, Examples
 from widefield.data.notes import listed_classes
 from widefield.data.readers.recordings import SUFFIXES, Recordings
 
 _LARGEST_SIDE = 224
-_PNG_MODES = {"1", "L", "LA", "P", "I;16", "RGB", "RGBA"}
 _SIZE_SAMPLE = 1_000
+_LISTING_THREADS = 8
+"""Folders that are listed at once: disks of a network answer late."""
 _MAX_KINDS = 4
 
 _SPLIT_WORDS = {"train", "training", "trn", "test", "testing", "val", "valid", "validation", "dev"}
@@ -50,6 +55,10 @@ _FOREIGN = {"@eadir", "$recycle.bin", "#recycle", "system volume information", "
 _FOREIGN |= {"__macosx", "__pycache__", "picasaoriginals"}
 """Folders that other programs write: thumbnails, deleted files, metadata."""
 
+FileState = tuple[int, int, int]
+"""Size, modification time in nanoseconds and mode of a file: (-1, -1, 0) of a broken link."""
+_NO_FILE: FileState = (-1, -1, 0)
+
 _REPEATED_LINK, _SPECIAL = "links to folders that were read already", "pipes, sockets or devices"
 
 
@@ -66,20 +75,22 @@ def read_folder(folder: Path, *, labels: bool = False) -> Examples:
         ValueError: no files, both images and sounds, an unreadable folder, or subfolders that are
             splits.
     """
-    formats = Image.registered_extensions()
-    suffixes = {
-        suffix for suffix, name in formats.items() if name in FORMATS and name in Image.OPEN
-    }
+    suffixes = image_suffixes()
     ignored: Counter[str] = Counter()
     foreign: Counter[str] = Counter()
     paths: list[str] = []
     audio_paths: list[str] = []
-    for path in _walk(folder, ignored, foreign):
-        suffix = os.path.splitext(path)[1].lower()
+    array_paths: list[str] = []
+    states: dict[str, FileState] = {}
+    for path, state in _walk(folder, ignored, foreign):
+        suffix = _suffix(path)
+        states[path] = state
         if suffix in suffixes:
             paths.append(path)
         elif suffix in SUFFIXES:
             audio_paths.append(path)
+        elif suffix == ARRAY_SUFFIX:
+            array_paths.append(path)
         else:
             ignored[suffix or "without a suffix"] += 1
     if paths and audio_paths:
@@ -87,8 +98,11 @@ def read_folder(folder: Path, *, labels: bool = False) -> Examples:
             f"'{printable(str(folder))}' holds {len(paths)} images and {len(audio_paths)} sounds; "
             "put them into folders of their own"
         )
-    paths = paths or audio_paths
-    notes = _ignored_note(ignored)
+    are_arrays = not paths and not audio_paths
+    if not are_arrays:
+        ignored[ARRAY_SUFFIX] += len(array_paths)
+    paths = array_paths if are_arrays else paths or audio_paths
+    notes = _ignored_note(+ignored)
     if not paths:
         found = f" ({notes[0]})" if notes else ""
         raise ValueError(
@@ -99,80 +113,101 @@ def read_folder(folder: Path, *, labels: bool = False) -> Examples:
     notes += _folders_note(foreign, "other programs write") + _folders_note(
         targets, "hold targets and no examples"
     )
-    task: dict[str, NDArray[np.int64]] = {}
-    classes: dict[str, tuple[str, ...]] = {}
-    if not labels:
-        top = [_parent(path) for path in paths]
-        _check_not_splits(folder, set(top) - {"."})
-        if all(map(_FOLD.fullmatch, top)):
-            folds = sorted(set(top))
-            notes += (f"{folds[0]} to {folds[-1]} are folds of the data and no classes",)
-            top = [_parent(path.partition("/")[2]) for path in paths]
-        if set(top) != {"."}:
-            names, ids = np.unique(top, return_inverse=True)
-            task["class"], classes["class"] = ids.astype(np.int64), _class_names(names.tolist())
-            listed = listed_classes(task["class"], classes["class"])
-            notes += (f"classes, by folder: {listed}",)
-    files = [folder / path for path in paths]
+    task, classes, class_notes = ({}, {}, ()) if labels else classes_of_folders(paths, str(folder))
+    files = FolderFiles(folder, paths)
     return Examples(
-        names=[_printable_path(path) for path in paths],
+        names=Names(map(printable_path, paths)),
         labels=task,
         classes=classes,
         files=None if audio_paths else files,
-        recordings=Recordings(files=files) if audio_paths else None,
-        origin=tuple(files),
-        notes=notes,
+        as_values=are_arrays,
+        recordings=Recordings(files=list(files)) if audio_paths else None,
+        origin=partial(_digest, folder, files, states, paths),
+        notes=notes + class_notes,
     )
 
 
-def read_list(images: Sequence[object]) -> Examples:
-    """Return a list of paths or of PIL images as examples, in its order, without labels.
+class FolderFiles(Sequence[Path]):
+    """Files of a folder, whose relative paths are one column of bytes."""
 
-    PIL images are encoded without loss, so that they are decoded as files are.
+    def __init__(self, folder: Path, paths: Sequence[str]) -> None:
+        self._folder = folder
+        self.names: pa.LargeBinaryArray = _as_bytes(paths)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._folder / os.fsdecode(self.names[int(index)].as_py())
+
+
+def _as_bytes(paths: Sequence[str]) -> pa.LargeBinaryArray:
+    try:
+        return pa.array(paths, pa.large_string()).cast(pa.large_binary())
+    except UnicodeEncodeError:  # names of files may be invalid text
+        return pa.array(map(os.fsencode, paths), pa.large_binary())
+
+
+def _suffix(path: str) -> str:
+    """Return the suffix of a path in lower case, as `os.path.splitext` does, but faster."""
+    name, dot, suffix = path.rpartition(".")
+    return dot + suffix.lower() if name and dot and "/" not in suffix else ""
+
+
+def _digest(
+    folder: Path, files: FolderFiles, states: dict[str, FileState], paths: list[str]
+) -> bytes:
+    return digest(str(folder.absolute()), files.names, np.array([states[path] for path in paths]))
+
+
+def image_suffixes() -> set[str]:
+    """Return the suffixes of image files that are read."""
+    formats = Image.registered_extensions()
+    return {suffix for suffix, name in formats.items() if name in FORMATS and name in Image.OPEN}
+
+
+ARRAY_SUFFIX = ".npy"
+
+
+def classes_of_folders(
+    paths: Sequence[str], source: str
+) -> tuple[dict[str, NDArray[np.int64]], dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """Return class ids, class names and notes of the task that first-level folders are.
 
     Raises:
-        ValueError: it is empty, or has something else in it.
-
-    Example:
-        >>> read_list([Image.new("RGB", (8, 8)), "photo.jpg"]).names
-        ['image 0', 'photo.jpg']
+        ValueError: the folders are splits.
     """
-    if not images:
-        raise ValueError("the list of images is empty: give paths or PIL images")
-    files: list[Path | memoryview] = []
-    for i, image in enumerate(images):
-        if not isinstance(image, str | os.PathLike | Image.Image):
-            raise ValueError(
-                f"item {i} of the list is of type {type(image).__name__}: give paths or PIL "
-                "images, or stack arrays into one array [n, H, W, C]"
-            )
-        files.append(_encoded(image) if isinstance(image, Image.Image) else Path(image))
-    names = [
-        f"image {i}" if isinstance(image, Image.Image) else _printable_path(str(image))
-        for i, image in enumerate(images)
-    ]
-    paths = [file for file in files if isinstance(file, Path)]
-    origin = tuple(paths) if len(paths) == len(files) else ()
-    return Examples(names=names, files=cast(list[Path], files), origin=origin)
+    top = [_parent(path) for path in paths]
+    _check_not_splits(source, set(top) - {"."})
+    notes: tuple[str, ...] = ()
+    if all(map(_FOLD.fullmatch, top)):
+        folds = sorted(set(top))
+        notes = (f"{folds[0]} to {folds[-1]} are folds of the data and no classes",)
+        top = [_parent(path.partition("/")[2]) for path in paths]
+    if set(top) == {"."}:
+        return {}, {}, notes
+    names, ids = np.unique(top, return_inverse=True)
+    classes = _class_names(names.tolist())
+    listed = listed_classes(ids, classes)
+    return (
+        {"class": ids.astype(np.int64)},
+        {"class": classes},
+        (
+            *notes,
+            f"classes, by folder: {listed}",
+        ),
+    )
 
 
-def _encoded(image: Image.Image) -> memoryview:
-    """Return a PIL image as the bytes of a PNG file, upright."""
-    upright = ImageOps.exif_transpose(image)
-    if upright.mode not in _PNG_MODES:
-        upright = upright.convert("RGB")
-    buffer = BytesIO()
-    upright.save(buffer, "PNG", compress_level=1)
-    return memoryview(buffer.getvalue())
-
-
-def _printable_path(path: str) -> str:
+def printable_path(path: str) -> str:
     """Return a printable form of a file name, which may be invalid text."""
+    if path.isascii() and path.isprintable():
+        return path
     return printable(os.fsencode(path).decode(errors="backslashreplace"))
 
 
 def _class_names(names: list[str]) -> tuple[str, ...]:
-    printable_names = tuple(map(_printable_path, names))
+    printable_names = tuple(map(printable_path, names))
     repeated = [name for name, count in Counter(printable_names).items() if count > 1]
     if repeated:
         raise ValueError(f"two folders are shown as '{repeated[0]}'; rename one of them")
@@ -209,14 +244,15 @@ def _is_split(name: str) -> bool:
     )
 
 
-def _check_not_splits(folder: Path, top: set[str]) -> None:
+def _check_not_splits(source: str, top: set[str]) -> None:
     """Check that the subfolders are classes, not splits."""
     splits = sorted(filter(_is_split, top))
     if len(splits) > 1 or (splits and len(splits) == len(top)):
         training = next((name for name in splits if "train" in name.lower()), splits[0])
         raise ValueError(
-            f"'{folder}' holds {' and '.join(splits)}, which are splits, not classes; "
-            f"name one of them, such as '{folder / training}', or give the classes by --labels"
+            f"'{source}' holds {' and '.join(splits)}, which are splits, not classes; "
+            f"name one of them, such as '{Path(source) / training}', or give the classes by "
+            "--labels"
         )
 
 
@@ -231,8 +267,10 @@ def _ignored_note(ignored: Counter[str]) -> tuple[str, ...]:
     return (f"not read, because they are not images of a known type: {', '.join(parts)}",)
 
 
-def _walk(folder: Path, ignored: Counter[str], foreign: Counter[str]) -> Iterator[str]:
-    """Yield the relative posix path of each visible file, unordered.
+def _walk(
+    folder: Path, ignored: Counter[str], foreign: Counter[str]
+) -> Iterator[tuple[str, FileState]]:
+    """Yield the relative posix path and the state of each visible file, unordered.
 
     Linked folders come last, sorted by name, so that a folder with several paths gets the same one
     on every machine. Other entries are counted in `ignored`, and files in folders of other
@@ -241,56 +279,63 @@ def _walk(folder: Path, ignored: Counter[str], foreign: Counter[str]) -> Iterato
     folders: list[tuple[str, str]] = [(str(folder), "")]
     links: list[tuple[str, str]] = []
     seen: set[tuple[int, int]] = set()
-    while folders or links:
-        is_link = not folders
-        if is_link:
+    with ThreadPoolExecutor(_LISTING_THREADS) as pool:
+        while folders or links:
             links.sort(key=lambda link: link[1], reverse=True)
-        directory, prefix = links.pop() if is_link else folders.pop()
-        status, entries = _list(directory)
-        if (status.st_dev, status.st_ino) in seen:
-            ignored[_REPEATED_LINK] += 1
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        for entry in entries:
-            mode = _mode(entry)
-            if mode is None or stat.S_ISREG(mode):
-                yield prefix + entry.name
-            elif not stat.S_ISDIR(mode):
-                ignored[_SPECIAL] += 1
-            elif entry.name.lower() in _FOREIGN:
-                foreign[entry.name] += sum(len(files) for *_, files in os.walk(entry.path))
-            else:
-                (links if entry.is_symlink() else folders).append(
-                    (entry.path, f"{prefix}{entry.name}/")
-                )
+            level, folders = (folders or [links.pop()]), []
+            for (_, prefix), (status, entries) in zip(level, pool.map(_list, level), strict=True):
+                if (status.st_dev, status.st_ino) in seen:
+                    ignored[_REPEATED_LINK] += 1
+                    continue
+                seen.add((status.st_dev, status.st_ino))
+                for entry, state in entries:
+                    if state is _NO_FILE or stat.S_ISREG(state[2]):
+                        yield prefix + entry.name, state
+                    elif not stat.S_ISDIR(state[2]):
+                        ignored[_SPECIAL] += 1
+                    elif entry.name.lower() in _FOREIGN:
+                        foreign[entry.name] += sum(len(files) for *_, files in os.walk(entry.path))
+                    else:
+                        (links if entry.is_symlink() else folders).append(
+                            (entry.path, f"{prefix}{entry.name}/")
+                        )
 
 
-def _list(directory: str) -> tuple[os.stat_result, list[os.DirEntry[str]]]:
-    """Return the status of a folder and its visible entries."""
+def _list(
+    folder: tuple[str, str],
+) -> tuple[os.stat_result, list[tuple[os.DirEntry[str], FileState]]]:
+    """Return the status of a folder, and its visible entries with their states."""
+    directory, _ = folder
     try:
         with os.scandir(directory) as entries:
-            return os.stat(directory), [e for e in entries if e.name[0] != "."]
+            status = os.stat(directory)
+            return status, [(entry, _state(entry)) for entry in entries if entry.name[0] != "."]
     except OSError as error:
         raise ValueError(f"cannot list folder '{directory}': {error.strerror}") from None
 
 
-def _mode(entry: os.DirEntry[str]) -> int | None:
-    """Return the mode of an entry or of its link target; None for a broken link."""
+def _state(entry: os.DirEntry[str]) -> FileState:
+    """Return the state of an entry or of its link target."""
     try:
-        return entry.stat().st_mode
+        status = entry.stat()
     except OSError:
-        return None
+        return _NO_FILE
+    return status.st_size, status.st_mtime_ns, status.st_mode
 
 
-def common_size(files: Sequence[File]) -> Size:
+def common_size(files: Sequence[Encoded]) -> Size:
     """Return one (height, width) for `files`, from the headers of at most 1,000 of them.
 
     If all have one size of at most 224 pixels a side, that size. Otherwise a square with the median
     shorter side, rounded to a multiple of 32, at most 224.
     """
-    sample = [files[i] for i in np.linspace(0, len(files) - 1, _SIZE_SAMPLE).astype(int)]
-    read = [header_size(file) for file in dict.fromkeys(sample)]
-    sizes = [size for size in read if size is not None]
+    sample = dict.fromkeys(np.linspace(0, len(files) - 1, _SIZE_SAMPLE).astype(int).tolist())
+    read = [header_size(files, i) for i in sample]
+    return size_for([size for size in read if size is not None])
+
+
+def size_for(sizes: Sequence[Size]) -> Size:
+    """Return one (height, width) for images of these sizes, as `common_size` does."""
     if not sizes:
         return _LARGEST_SIDE, _LARGEST_SIDE
     if len(set(sizes)) == 1 and max(sizes[0]) <= _LARGEST_SIDE:

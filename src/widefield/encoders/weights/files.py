@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from widefield.core.files import check_plain_file, write_atomically
 from widefield.core.rng import seeded
-from widefield.core.types import InputSpec, is_black_white
+from widefield.core.types import InputSpec, as_black_white, is_black_white
 from widefield.encoders.arguments import lines_after_build, split_arguments
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.encoder import (
@@ -253,7 +253,7 @@ def read_inputs(fields: Mapping[str, Any], *, signals: bool = False) -> InputSpe
         image_size=(size[0], size[1]),
         mean=fields["mean"],
         std=fields["std"],
-        black_white=None if black_white is None else (black_white[0], black_white[1]),
+        black_white=as_black_white(black_white),
         rate=rate,
         guessed=fields["guessed"],
     )

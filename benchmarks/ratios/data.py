@@ -1,0 +1,160 @@
+"""What opening and reading data costs, beside the bare calls of the system.
+
+Run by `python -m benchmarks.ratios.data --json benchmarks/results/bench_data.json`.
+"""
+
+import io
+import os
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import torch
+from PIL import Image
+
+from widefield.data import Loader, open_dataset
+from widefield.data.readers.manifest import read_manifest
+
+from .command import Result, command
+from .timing import steady_ratio, turn_by_turn
+
+_FILES_IN_FOLDER = 500
+
+
+def bench(
+    *,
+    files: int = 50_000,
+    examples: int = 20_000,
+    rows: int = 10_000_000,
+    rounds: int = 6,
+    tolerance: float = 0.2,
+) -> Result:
+    """Measure the listing of files, the second opening, the cache of pixels, and a long manifest.
+
+    Seconds are those of the processor, of all threads, which other programs do not change much.
+    The caches of the file system do, so the tolerance is larger than that of other benches.
+
+    Returns:
+        `ratios`: medians over the rounds of `index/scandir`, the listing of a folder of `files`
+        images over a bare scandir and stat of the same; and `cache/memmap`, examples per second of
+        a loader over the cache on disk and of a plain memory map of `examples` images of 32 pixels
+        in the same order;
+        `values`: the seconds of the second opening of the folder, whose pixels are cached; seconds
+        and bytes of opening a Parquet manifest of `rows` images, in a process of its own.
+
+    Raises:
+        ValueError: a ratio differs by more than `tolerance` between the halves of the rounds.
+    """
+    with tempfile.TemporaryDirectory(prefix="widefield-bench-") as temp:
+        with mock.patch.dict(os.environ, XDG_CACHE_HOME=temp):
+            folder = _folder(Path(temp) / "images", files)
+            cpu, clock = torch.device("cpu"), time.process_time
+            listing = {"bare": lambda: _bare(folder), "ours": lambda: _index(folder)}
+            listed = turn_by_turn(listing, rounds, cpu, clock)
+            open_dataset(folder, memory_budget=0)
+            again = min(_seconds(lambda: open_dataset(folder, memory_budget=0)) for _ in range(3))
+            reading = turn_by_turn(_readers(Path(temp), examples), rounds, cpu, clock)
+        manifest = write_manifest(Path(temp), rows)
+        with get_context("spawn").Pool(1) as pool:
+            seconds, size = pool.apply(open_manifest, (manifest,))
+    return {
+        "ratios": {
+            "index/scandir": steady_ratio("index", listed["ours"], listed["bare"], tolerance),
+            "cache/memmap": steady_ratio("cache", reading["memmap"], reading["cache"], tolerance),
+        },
+        "values": {
+            "files": files,
+            "index_seconds": statistics.median(listed["ours"]),
+            "second_open_seconds": again,
+            "manifest_rows": rows,
+            "manifest_seconds": seconds,
+            "manifest_bytes": size,
+        },
+    }
+
+
+def _folder(path: Path, count: int) -> Path:
+    """Write `count` equal PNG files of 16 pixels, 500 in a folder."""
+    content = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(content, "PNG")
+    for i in range(count):
+        if i % _FILES_IN_FOLDER == 0:
+            (path / f"{i // _FILES_IN_FOLDER:04d}").mkdir(parents=True)
+        (path / f"{i // _FILES_IN_FOLDER:04d}" / f"{i:07d}.png").write_bytes(content.getvalue())
+    return path
+
+
+def _bare(folder: Path | str) -> int:
+    count = 0
+    for entry in os.scandir(folder):
+        entry.stat()
+        count += _bare(entry.path) if entry.is_dir() else 1
+    return count
+
+
+def _index(folder: Path) -> object:
+    from widefield.data.readers.images import read_folder
+
+    return read_folder(folder)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    began = time.process_time()
+    call()
+    return time.process_time() - began
+
+
+def _readers(folder: Path, count: int) -> dict[str, Callable[[], object]]:
+    """Return an epoch of the loader over the cache on disk, and over a plain memory map."""
+    x = np.random.default_rng(0).integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
+    np.savez(folder / "x.npz", x=x)
+    dataset = open_dataset(folder / "x.npz", memory_budget=0)
+    loader = Loader(dataset, batch_size=256, device=torch.device("cpu"))
+    np.save(folder / "plain.npy", x)
+    plain = np.load(folder / "plain.npy", mmap_mode="r")
+
+    def epoch_of_loader() -> None:
+        for _ in loader.epoch(0):
+            pass
+
+    def epoch_of_map() -> None:
+        for index in loader.order(0):
+            torch.from_numpy(plain[index]).permute(0, 3, 1, 2).to(torch.float32).div_(255)
+
+    return {"cache": epoch_of_loader, "memmap": epoch_of_map}
+
+
+def write_manifest(folder: Path, rows: int) -> Path:
+    """Write a table of paths with two columns of labels."""
+    numbers = np.arange(rows)
+    text = pa.array(numbers).cast(pa.string())
+    paths = pc.binary_join_element_wise("images/photo-", text, ".jpg", "")
+    classes = pa.array(np.char.add("class ", np.arange(1_000).astype(str)))
+    columns = {
+        "path": paths,
+        "class": pa.DictionaryArray.from_arrays(pa.array(numbers % 1_000), classes),
+        "site": pa.array(numbers % 7),
+    }
+    pq.write_table(pa.table(columns), folder / "manifest.parquet")
+    return folder / "manifest.parquet"
+
+
+def open_manifest(file: Path) -> tuple[float, int]:
+    """Return seconds and additional peak memory in bytes of opening a manifest."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds = _seconds(lambda: read_manifest(file))
+    return seconds, 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+
+
+if __name__ == "__main__":
+    command(bench)

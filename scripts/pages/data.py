@@ -1,0 +1,45 @@
+"""Tables of decoders, and of the costs of data of any number of examples."""
+
+from pages.format import ratio, read
+
+_PIXELS, _ENCODED = 224 * 224 * 3, 110_000
+"""Bytes of an image of 224 pixels, decoded and as a JPEG file of ImageNet."""
+_ROW = 128 * 4 * 3
+"""Bytes of a row of a head of width 128 with its two moments."""
+_SIZES = (10**5, 10**6, 10**7, 10**8)
+
+
+def decoders() -> str:
+    """Return the table of decoders of JPEG files."""
+    lines = ["| decoder | images/s, whole | over Pillow | over Pillow, scaled to 1/2 |"]
+    lines.append("| --- | --- | --- | --- |")
+    rows = read("decoders")["rows"]
+    whole = {row["decoder"]: row for row in rows if not row["scaled"]}
+    scaled = {row["decoder"]: ratio(row["over_pillow"]) for row in rows if row["scaled"]}
+    for name, row in whole.items():
+        rate = f"{row['images_per_second']:,.0f}"
+        cells = [name, rate, ratio(row["over_pillow"]), scaled.get(name, "not possible")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def scale() -> str:
+    """Return the table of costs by the number of examples; those not measured are extrapolated."""
+    measured = {row["examples"]: row for row in read("scale")["rows"]}
+    largest = measured[max(measured)]
+    lines = ["| examples | open | memory | table on disk | shuffle | rows | decoded | encoded |"]
+    lines.append("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for n in _SIZES:
+        factor = 1 if n in measured else n / largest["examples"]
+        row = measured.get(n, largest)
+        cells = [f"10^{len(str(n)) - 1}" + ("" if n in measured else ", extrapolated")]
+        cells.append(f"{factor * row['open_seconds']:.1f} s")
+        cells += [_gb(factor * row[name]) for name in ("open_bytes", "manifest_bytes")]
+        cells.append(f"{factor * row['shuffle_seconds']:.2f} s")
+        cells += [_gb(n * each) for each in (_ROW, _PIXELS, _ENCODED)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:,.2f} GB" if size < 1e10 else f"{size / 1e9:,.0f} GB"

@@ -1,0 +1,120 @@
+"""A table of files as a source: a CSV or Parquet file with a column of paths."""
+
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from widefield.core.files import check_plain_file
+from widefield.core.names import printable
+from widefield.data.cache import digest_of_files
+from widefield.data.columns import Names
+from widefield.data.examples import Examples
+from widefield.data.labels import csv_format, path_column
+from widefield.data.readers.recordings import SUFFIXES as SOUND_SUFFIXES
+from widefield.data.readers.recordings import Recordings
+from widefield.data.readers.remote import RemoteFiles
+from widefield.data.readers.tasks import read_split, read_tasks
+from widefield.data.skipped import Skipped
+from widefield.data.spec import is_url
+
+LIST_SUFFIXES = (".csv", ".tsv")
+
+
+class ListedFiles(Sequence[Path]):
+    """Files by a column of paths, relative to a folder."""
+
+    def __init__(self, folder: Path, names: Names) -> None:
+        self._folder, self._names = folder, names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._folder / self._names[int(index)]
+
+
+def read_manifest(file: Path) -> Examples:
+    """Read a table with a column `path`, a column `split` if there is one, and tasks.
+
+    Paths are relative to the folder of the table, or URLs. No listed file is opened: those that are
+    missing count as unreadable. Of repeated paths the first counts.
+
+    Raises:
+        ValueError: the file is no table, or has no column of paths.
+    """
+    source = f"'{printable(str(file))}'"
+    table = _read_csv(file) if file.suffix.lower() in LIST_SUFFIXES else pq.read_table(file)
+    path = path_column(table.column_names)
+    if path is None:
+        raise ValueError(f"{source} has no column 'path': it needs the paths of the images")
+    table, skipped = _without_repeated(table, path)
+    if not len(table):
+        raise ValueError(f"{source} lists no files: give at least one")
+    names = Names(table[path])
+    tasks = read_tasks(table, (path, "split"), {})
+    folder = file.parent
+    files: Sequence[Any] = RemoteFiles(names) if is_url(names[0]) else ListedFiles(folder, names)
+    is_sound = os.path.splitext(names[0])[1].lower() in SOUND_SUFFIXES
+    return Examples(
+        names=names,
+        labels=tasks.labels,
+        classes=tasks.classes,
+        files=None if is_sound else files,
+        recordings=Recordings(files=list(files)) if is_sound else None,
+        is_test=read_split(table, source),
+        origin=partial(_digest, file, files),
+        skipped=skipped,
+        notes=tuple(f"{source}: {note}" for note in tasks.notes),
+    )
+
+
+def _digest(file: Path, files: Sequence[Any]) -> bytes:
+    listed = [] if isinstance(files, RemoteFiles) else files
+    return digest_of_files([file, *listed])
+
+
+def _read_csv(file: Path) -> pa.Table:
+    """Read all columns of a CSV file as text."""
+    source = printable(str(file))
+    check_plain_file(file, largest=sys.maxsize)
+    encoding, delimiter, names = csv_format(file, source)
+    try:
+        return pa.csv.read_csv(
+            file,
+            read_options=pa.csv.ReadOptions(encoding=encoding, column_names=names, skip_rows=1),
+            parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=pa.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                include_columns=[name for name in names if name],
+                strings_can_be_null=False,
+            ),
+        )
+    except (pa.ArrowException, OSError) as error:
+        reason = printable(str(error).splitlines()[0])[:120]
+        raise ValueError(f"{source} is not a CSV file in UTF-8: {reason}; save it as one") from None
+
+
+def _without_repeated(table: pa.Table, path: str) -> tuple[pa.Table, tuple[Skipped, ...]]:
+    """Return the first row of each path, and the rows that are left out."""
+    column = pc.fill_null(table[path].cast(pa.large_string()), "")
+    table = table.set_column(table.column_names.index(path), path, column)
+    if len(column.unique()) == len(column) and not pc.any(pc.equal(column, "")).as_py():
+        return table, ()
+    rows = pa.table({"path": column, "row": np.arange(len(column))})
+    first = np.sort(np.asarray(rows.group_by("path").aggregate([("row", "min")])["row_min"]))
+    kept = first[np.asarray(pc.not_equal(column.take(pa.array(first)), ""))]
+    left_out = np.setdiff1d(np.arange(len(column)), kept)
+    names = column.take(pa.array(left_out)).to_pylist()
+    return table.take(pa.array(kept)), tuple(
+        Skipped(printable(name) or f"row {row}", "listed twice" if name else "a row without a path")
+        for name, row in zip(names, left_out.tolist(), strict=True)
+    )

@@ -1,0 +1,182 @@
+"""Data sets of other libraries in Python: torch, Hugging Face, PIL images, Arrow tables."""
+
+import os
+import threading
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch.utils.data import IterableDataset
+
+from widefield.core.names import printable
+from widefield.data.cache import digest_of_files
+from widefield.data.columns import Names
+from widefield.data.examples import Encoded, Examples
+from widefield.data.readers.arrays import as_labels, as_pixels
+from widefield.data.readers.images import printable_path
+from widefield.data.readers.tables import read_table
+
+
+def read_object(data: object) -> Examples | None:
+    """Read a data set of another library; None if it is none that is known.
+
+    - a torch `Dataset` of images, or of pairs of an image and a label;
+    - torchvision's `ImageFolder`, whose files are read without its transforms;
+    - a Hugging Face `Dataset` or a `pyarrow.Table` with a column of encoded images;
+    - a list of paths or of PIL images.
+
+    Raises:
+        ValueError: its items are no images of a known type.
+    """
+    if isinstance(data, pa.Table):
+        return read_table(data, "the table")
+    if type(data).__module__.split(".")[0] == "datasets":
+        return _read_hugging_face(data)
+    if isinstance(data, IterableDataset):
+        raise ValueError("an IterableDataset has no stable order: give a Dataset with an index")
+    if isinstance(data, torch.utils.data.Dataset):
+        return _read_folder(data) if _is_folder(data) else _read_items(data)
+    return read_list(data) if isinstance(data, list | tuple) else None
+
+
+def read_list(images: Sequence[object]) -> Examples:
+    """Return a list of paths or of PIL images as examples, in its order, without labels.
+
+    Raises:
+        ValueError: it is empty, or has something else in it.
+
+    Example:
+        >>> read_list([Image.new("RGB", (8, 8)), "photo.jpg"]).names
+        ['image 0', 'photo.jpg']
+    """
+    if not images:
+        raise ValueError("the list of images is empty: give paths or PIL images")
+    files: list[Encoded] = []
+    for i, image in enumerate(images):
+        if not isinstance(image, str | os.PathLike | Image.Image):
+            raise ValueError(
+                f"item {i} of the list is of type {type(image).__name__}: give paths or PIL "
+                "images, or stack arrays into one array [n, H, W, C]"
+            )
+        files.append(image if isinstance(image, Image.Image) else Path(image))
+    names = [
+        f"image {i}" if isinstance(file, Image.Image) else printable_path(str(file))
+        for i, file in enumerate(files)
+    ]
+    paths = [file for file in files if isinstance(file, Path)]
+    is_on_disk = len(paths) == len(files)
+    origin = partial(digest_of_files, paths) if is_on_disk else None
+    return Examples(names=names, files=files, origin=origin)
+
+
+class Items(Sequence[Encoded]):
+    """Images of a data set, one item at a time: it may not be made for threads."""
+
+    def __init__(self, data: Any) -> None:
+        self._data, self._lock = data, threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, index: Any) -> Any:
+        with self._lock:
+            image = _pair(self._data[int(index)])[0]
+            image.load()  # before another item is read
+        return image
+
+
+def _pair(item: Any) -> tuple[Any, Any]:
+    """Return image and label of an item."""
+    if isinstance(item, tuple | list):
+        return item[0], item[1] if len(item) > 1 else None
+    return item, None
+
+
+def _read_items(data: Any) -> Examples:
+    """Read every item once; arrays are kept, and PIL images are read again for decoding."""
+    if not hasattr(data, "__len__") or not len(data):
+        raise ValueError("the data set has no length, or no items: give one with images")
+    pixels: list[NDArray[Any]] = []
+    labels: list[Any] = []
+    for i in range(len(data)):
+        image, label = _pair(data[i])
+        labels.append(label)
+        if isinstance(image, torch.Tensor | np.ndarray):
+            array = np.asarray(image.detach().cpu() if isinstance(image, torch.Tensor) else image)
+            if pixels and array.shape != pixels[0].shape:
+                raise ValueError(
+                    f"item {i} has shape {list(array.shape)}, and item 0 {list(pixels[0].shape)}: "
+                    "give images of one size, or PIL images"
+                )
+            pixels.append(array)
+        elif not isinstance(image, Image.Image):
+            raise ValueError(
+                f"item {i} is {type(image).__name__}; expected a PIL image, a tensor or an array, "
+                "or a pair of one and a label"
+            )
+    if pixels and len(pixels) < len(data):
+        raise ValueError("some items are PIL images and others arrays: give one of the two")
+    notes: tuple[str, ...] = ()
+    array_of_all = None
+    if pixels:
+        array_of_all, notes = as_pixels(np.stack(pixels), "images of the data set")
+    task, classes = _task(labels, getattr(data, "classes", None))
+    return Examples(
+        names=Names.of_rows(len(data)),
+        labels=task,
+        classes=classes,
+        pixels=array_of_all,
+        files=None if pixels else Items(data),
+        notes=notes,
+    )
+
+
+def _task(labels: list[Any], names: Any) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+    """Return the task `class` of the labels of items, if they are class ids or text."""
+    if any(not isinstance(label, int | str | np.integer) for label in labels):
+        return {}, {}
+    known = np.array(names) if isinstance(names, list | tuple) and names else None
+    ids, classes = as_labels(np.array(labels), "class", len(labels), known, "classes")
+    return {"class": ids}, {"class": classes}
+
+
+def _is_folder(data: Any) -> bool:
+    return all(hasattr(data, name) for name in ("samples", "classes", "root"))
+
+
+def _read_folder(data: Any) -> Examples:
+    """Read the files of an `ImageFolder`, in its order."""
+    files = [Path(path) for path, _ in data.samples]
+    ids, names = np.array([k for _, k in data.samples]), np.array(list(data.classes))
+    labels, classes = as_labels(ids, "class", len(files), names, "classes")
+    has_transforms = getattr(data, "transforms", None) is not None
+    note = "the files are read without the transforms of the ImageFolder: views augment"
+    return Examples(
+        names=Names(printable(str(file.relative_to(data.root))) for file in files),
+        labels={"class": labels},
+        classes={"class": classes},
+        files=files,
+        origin=partial(digest_of_files, files),
+        notes=(note,) if has_transforms else (),
+    )
+
+
+def _read_hugging_face(data: Any) -> Examples:
+    """Read the table of a `datasets.Dataset`."""
+    if not hasattr(data, "data") or not hasattr(data, "flatten_indices"):
+        raise ValueError(
+            f"a {type(data).__name__} of Hugging Face is no single table: choose a split, and save "
+            "a stream by to_parquet"
+        )
+    if getattr(data, "_indices", None) is not None:
+        data = data.flatten_indices()
+    table = data.data.table
+    return read_table(
+        table.replace_schema_metadata(data.features.arrow_schema.metadata), "the data"
+    )

@@ -1,0 +1,117 @@
+"""URLs as a source, through fsspec: a file is copied into the cache, a folder is read as it is."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from widefield.core.names import printable
+from widefield.data.cache import CacheError, cache_folder, digest, make_cache_folder
+from widefield.data.columns import Names
+from widefield.data.examples import Encoded, Examples
+from widefield.data.readers.images import classes_of_folders, image_suffixes
+
+
+class RemoteFiles(Sequence[Encoded]):
+    """Files by URL, each fetched when it is read."""
+
+    def __init__(self, urls: Names) -> None:
+        self._urls = urls
+        self._system, _ = _system_of(urls[0])
+
+    def __len__(self) -> int:
+        return len(self._urls)
+
+    def __getitem__(self, index: Any) -> Any:
+        return memoryview(self._system.cat_file(self._urls[int(index)]))
+
+
+def fetch(url: str) -> Path:
+    """Copy the file of a URL into the cache, if the copy there is not current, and return its path.
+
+    Raises:
+        ValueError: it does not exist or cannot be read, or the package of its protocol is missing.
+        CacheError: the cache cannot be written.
+    """
+    system, path = _system_of(url)
+    try:
+        info = system.info(path)
+        state = repr((url, info.get("size"), info.get("mtime"), info.get("ETag")))
+        name = hashlib.blake2b(state.encode(), digest_size=16).hexdigest()
+        local = cache_folder() / "urls" / name / path.rstrip("/").rpartition("/")[2]
+        if not local.is_file():
+            make_cache_folder(local.parent)
+            draft = local.with_name(f".{os.getpid()}.draft")  # another process may fetch it too
+            try:
+                system.get_file(path, str(draft))
+                draft.rename(local)
+            finally:
+                draft.unlink(missing_ok=True)
+    except CacheError:
+        raise
+    except Exception as error:  # each protocol has errors of its own
+        raise _unreadable(url, error) from error
+    return local
+
+
+def is_folder(url: str) -> bool:
+    """Return whether a URL is a folder, or the common beginning of several files.
+
+    Raises:
+        ValueError: the package of its protocol is missing, or it cannot be read.
+    """
+    system, path = _system_of(url)
+    try:
+        return bool(system.isdir(path))
+    except Exception as error:
+        raise _unreadable(url, error) from error
+
+
+def read_remote_folder(url: str, *, labels: bool) -> Examples:
+    """Read the images below a URL, whose folders are classes as on a disk.
+
+    Raises:
+        ValueError: there are none, or they cannot be listed.
+    """
+    system, root = _system_of(url)
+    try:
+        found = system.find(root, detail=True)
+    except Exception as error:
+        raise _unreadable(url, error) from error
+    suffixes = image_suffixes()
+    paths = sorted(path for path in found if Path(path).suffix.lower() in suffixes)
+    if not paths:
+        raise ValueError(f"no images below '{url}'; expected files such as .jpg, .png or .webp")
+    start = len(root.rstrip("/")) + 1
+    names = [path[start:] for path in paths]
+    task, classes, notes = ({}, {}, ()) if labels else classes_of_folders(names, url)
+    states = [(found[path].get("size"), str(found[path].get("mtime"))) for path in paths]
+    return Examples(
+        names=Names(map(printable, names)),
+        labels=task,
+        classes=classes,
+        files=RemoteFiles(Names(system.unstrip_protocol(path) for path in paths)),
+        origin=partial(digest, url, names, states),
+        notes=notes,
+    )
+
+
+def _system_of(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL and the path in it."""
+    import fsspec
+
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        reason = printable(" ".join(str(error).split()))
+        hint = "pip install 'widefield[urls]'"
+        raise ValueError(f"cannot read '{url}' ({reason}): install what it needs, {hint}") from None
+    return system, path
+
+
+def _unreadable(url: str, error: Exception) -> ValueError:
+    reason = "no such file" if isinstance(error, FileNotFoundError) else str(error)
+    reason = printable(" ".join(reason.split()))[:120] or type(error).__name__
+    return ValueError(f"cannot read '{url}': {reason}")

@@ -1,0 +1,294 @@
+"""Parquet and Arrow files of encoded images, saved Hugging Face data sets, tables in memory."""
+
+import json
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from widefield.core.files import check_plain_file
+from widefield.core.names import printable
+from widefield.data.cache import digest_of_files
+from widefield.data.columns import Names
+from widefield.data.examples import Encoded, Examples
+from widefield.data.labels import path_column
+from widefield.data.readers.tasks import read_split, read_tasks
+
+TABLE_SUFFIXES = (".parquet", ".arrow", ".feather")
+_IMAGE_NAMES = ("image", "img", "images", "picture", "bytes", "jpg", "png")
+"""Columns that are taken if several hold bytes."""
+_KEPT_GROUPS = 4
+"""Row groups of Parquet files in memory: threads read neighboring rows."""
+_NO_IMAGE = "a row without an image"
+
+
+class ArrowImages(Sequence[Encoded]):
+    """A column of encoded images in memory or in a memory map, read without a copy."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self._chunks = column.chunks
+        self._starts = np.cumsum([0, *map(len, self._chunks)])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __getitem__(self, index: Any) -> Any:
+        chunk = int(np.searchsorted(self._starts, index, side="right")) - 1
+        return _encoded(self._chunks[chunk][int(index) - int(self._starts[chunk])])
+
+
+class ParquetImages(Sequence[Encoded]):
+    """A column of encoded images in Parquet files; a few row groups at a time are in memory."""
+
+    def __init__(self, files: Sequence[Path], column: str) -> None:
+        self._files, self._column = files, column
+        self._groups: list[tuple[int, int]] = []
+        counts = [0]
+        for number, file in enumerate(files):
+            metadata = pq.read_metadata(file)
+            for group in range(metadata.num_row_groups):
+                self._groups.append((number, group))
+                counts.append(metadata.row_group(group).num_rows)
+        self._starts = np.cumsum(counts)
+        self._kept: OrderedDict[int, ArrowImages] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __getitem__(self, index: Any) -> Any:
+        group = int(np.searchsorted(self._starts, index, side="right")) - 1
+        return self._read(group)[int(index) - int(self._starts[group])]
+
+    def _read(self, group: int) -> ArrowImages:
+        with self._lock:
+            if group not in self._kept:
+                number, part = self._groups[group]
+                file = pq.ParquetFile(self._files[number])
+                column = file.read_row_group(part, columns=[self._column])[self._column]
+                self._kept[group] = ArrowImages(column)
+                if len(self._kept) > _KEPT_GROUPS:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(group)
+            return self._kept[group]
+
+
+def _encoded(value: pa.Scalar) -> Encoded:
+    """Return an image of a cell: bytes, or Hugging Face's record of bytes and path."""
+    path = None
+    if isinstance(value, pa.StructScalar) and value.is_valid:
+        fields = dict(value.items())
+        value, path = fields["bytes"], fields.get("path")
+    if value.is_valid:
+        return memoryview(value.as_buffer())
+    if path is not None and path.is_valid:
+        return Path(path.as_py())
+    raise ValueError(_NO_IMAGE)
+
+
+def read_tables(files: Sequence[Path], source: str) -> Examples:
+    """Read Parquet files, or Arrow files and streams, whose columns are equal.
+
+    One column holds the encoded images, a column `path` their names, `split` their split; the other
+    columns are tasks.
+
+    Raises:
+        ValueError: a file is damaged or of other columns, or no column holds images.
+    """
+    if files[0].suffix.lower() == ".parquet":
+        schema = _common([read_schema(file) for file in files], files)
+        image = image_column(schema, source)
+        rest = [name for name in schema.names if name != image]
+        columns = pa.concat_tables([pq.read_table(file, columns=rest) for file in files])
+        images: Sequence[Encoded] = ParquetImages(files, image)
+        return _examples(columns, images, image, schema, source, files)
+    tables = [_read_arrow(file) for file in files]
+    schema = _common([table.schema for table in tables], files)
+    return replace(
+        read_table(pa.concat_tables(tables), source), origin=partial(digest_of_files, files)
+    )
+
+
+def read_table(table: pa.Table, source: str) -> Examples:
+    """Read a table in memory, or one that is memory-mapped.
+
+    Raises:
+        ValueError: no column holds images.
+    """
+    image = image_column(table.schema, source)
+    images = ArrowImages(table[image])
+    return _examples(table.drop_columns([image]), images, image, table.schema, source, ())
+
+
+def read_saved(folder: Path) -> Examples:
+    """Read a data set that `datasets.Dataset.save_to_disk` wrote, without `datasets`.
+
+    Raises:
+        ValueError: it is damaged, or holds several splits.
+    """
+    if (folder / "dataset_dict.json").is_file():
+        splits = _json(folder / "dataset_dict.json").get("splits", [])
+        example = next((split for split in splits if "train" in split), "train")
+        raise ValueError(
+            f"'{folder}' holds the splits {' and '.join(map(str, splits))}: name one of them, such "
+            f"as '{folder / example}'"
+        )
+    parts = _json(folder / "state.json").get("_data_files", [])
+    files = [folder / str(part.get("filename")) for part in parts]
+    if not files:
+        raise ValueError(f"'{folder}' is a saved data set without files of data: save it again")
+    return read_tables(files, f"'{folder}'")
+
+
+def is_saved(folder: Path) -> bool:
+    """Return whether a folder is one of `save_to_disk`."""
+    return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
+
+
+def read_schema(file: Path) -> pa.Schema:
+    """Return the columns of a Parquet file.
+
+    Raises:
+        ValueError: it is no Parquet file, or cannot be read.
+    """
+    check_plain_file(file, largest=sys.maxsize)
+    try:
+        return pq.read_schema(file)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(file, "Parquet", error) from None
+
+
+def has_images(schema: pa.Schema) -> bool:
+    """Return whether a column of a table can hold encoded images."""
+    return bool(_image_columns(schema))
+
+
+def image_column(schema: pa.Schema, source: str) -> str:
+    """Return the column of encoded images.
+
+    Raises:
+        ValueError: there is none, or it is ambiguous.
+    """
+    found = _image_columns(schema)
+    if not found:
+        raise ValueError(
+            f"{source} has no column of encoded images: expected bytes of JPEG or PNG files; found "
+            f"{', '.join(map(repr, map(printable, schema.names))) or 'no column'}"
+        )
+    named = [name for common in _IMAGE_NAMES for name in found if name.lower() == common]
+    if len(found) > 1 and not named:
+        raise ValueError(
+            f"{source} has several columns of bytes, {' and '.join(map(printable, found))}: name "
+            "the one with the images 'image', or leave the others out"
+        )
+    return (named or found)[0]
+
+
+def _image_columns(schema: pa.Schema) -> list[str]:
+    declared = [name for name, kind in _features(schema).items() if kind.get("_type") == "Image"]
+    return declared or [each.name for each in schema if _holds_bytes(each.type)]
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return kind.get_field_index("bytes") >= 0
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _examples(
+    columns: pa.Table,
+    images: Sequence[Encoded],
+    image: str,
+    schema: pa.Schema,
+    source: str,
+    files: Sequence[Path],
+) -> Examples:
+    if not len(images):
+        raise ValueError(f"{source} has no rows: give at least one image")
+    names, others = _names(columns)
+    class_labels = {
+        name: tuple(kind["names"])
+        for name, kind in _features(schema).items()
+        if kind.get("_type") == "ClassLabel"
+    }
+    tasks = read_tasks(columns, others, class_labels)
+    return Examples(
+        names=names,
+        labels=tasks.labels,
+        classes=tasks.classes,
+        files=images,
+        is_test=read_split(columns, source),
+        origin=partial(digest_of_files, files) if files else None,
+        notes=tuple(tasks.notes),
+    )
+
+
+def _names(columns: pa.Table) -> tuple[Names, set[str]]:
+    """Return the names of the rows, and the columns that are no tasks."""
+    path = path_column(columns.column_names)
+    others = {"split", *([path] if path else ())}
+    if path is not None and _is_unique_text(columns[path]):
+        return Names(columns[path]), others
+    return Names.of_rows(len(columns)), others
+
+
+def _is_unique_text(column: pa.ChunkedArray) -> bool:
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    return is_text and not column.null_count and len(column.unique()) == len(column)
+
+
+def _features(schema: pa.Schema) -> dict[str, dict[str, Any]]:
+    """Return the features by which `datasets` describes columns; empty if there are none."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+    except (KeyError, TypeError, ValueError):
+        return {}
+    names = set(schema.names)
+    return {n: kind for n, kind in features.items() if n in names and isinstance(kind, dict)}
+
+
+def _common(schemas: Sequence[pa.Schema], files: Sequence[Path]) -> pa.Schema:
+    """Return the schema that all files have."""
+    for schema, file in zip(schemas, files, strict=True):
+        if not schema.equals(schemas[0]):
+            raise ValueError(
+                f"'{file}' has other columns than '{files[0]}': give shards of one table"
+            )
+    return schemas[0]
+
+
+def _read_arrow(file: Path) -> pa.Table:
+    """Map an Arrow file or stream into memory."""
+    check_plain_file(file, largest=sys.maxsize)
+    try:
+        source = pa.memory_map(str(file))
+        try:
+            return pa.ipc.open_stream(source).read_all()
+        except pa.ArrowInvalid:
+            source.seek(0)
+            return pa.ipc.open_file(source).read_all()
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(file, "Arrow", error) from None
+
+
+def _unreadable(file: Path, kind: str, error: Exception) -> ValueError:
+    reason = printable(str(error).splitlines()[0])[:120]
+    return ValueError(f"'{file}' is not a readable {kind} file: {reason}")
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"'{file}' cannot be read: save the data set again") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"'{file}' cannot be read: save the data set again")
+    return value

@@ -1,0 +1,454 @@
+"""Sources of other tools: tables, tar and zip files, manifests, URLs, data sets in Python."""
+
+import io
+import shutil
+import tarfile
+from contextlib import suppress
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import Dataset as TorchDataset
+from torch.utils.data import IterableDataset, TensorDataset
+
+import made_sources
+from made_sources import CLASSES, FORMS, add, encoded
+from runs import SMALL, Killed
+from widefield import pretrain
+from widefield.data import open_dataset
+
+FILES = encoded(30, side=16)
+
+
+@pytest.fixture(scope="module")
+def forms(tmp_path_factory):
+    path = tmp_path_factory.mktemp("forms")
+    made = {}
+    for name, make in FORMS.items():
+        (path / name).mkdir()
+        made[name] = make(FILES, path / name)
+    return made
+
+
+@pytest.fixture(scope="module")
+def reference(forms):
+    return open_dataset(forms["folder"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_holds_the_same_examples(forms, reference, form):
+    dataset = open_dataset(str(forms[form]))
+    assert (dataset.digests() == reference.digests()).all()
+    assert dataset.classes == {"class": CLASSES}
+    assert (dataset.labels["class"] == reference.labels["class"]).all()
+    assert len(set(dataset.paths)) == 30
+
+
+TRAINED = ("folder", "parquet", "hugging face", "tar", "npz")
+SHORT = {**SMALL, "max_examples": None, "batch_size": 10, "epochs": 2, "image_size": None}
+SHORT |= {"method": "simclr"}
+
+
+def losses(data, out, stop=None, **settings):
+    """Return step -> loss of the epoch so far, until the run is killed after step `stop`."""
+    taken = {}
+
+    def on_step(metrics):
+        taken[metrics.step] = metrics.means()["loss"]
+        if metrics.step == stop:
+            raise Killed
+
+    with suppress(Killed):
+        pretrain(str(data), out=out, on_step=on_step, **settings)
+    return taken
+
+
+@pytest.fixture(scope="module")
+def expected(forms, tmp_path_factory):
+    return losses(forms["folder"], tmp_path_factory.mktemp("run") / "run", **SHORT)
+
+
+@pytest.mark.parametrize("form", TRAINED)
+def test_the_same_training_from_every_form(forms, tmp_path, expected, form):
+    """Losses are equal bit for bit, in a run that is killed in its second epoch and resumed."""
+    first = losses(forms[form], tmp_path / "run", stop=4, **SHORT)
+    rest = losses(forms[form], tmp_path / "run", resume=True, quiet=True)
+    assert first.keys() | rest.keys() == expected.keys() == set(range(1, 7))
+    assert first | rest == expected
+    assert all(rest[step] == first[step] for step in first.keys() & rest.keys())
+
+
+def test_another_order_is_another_training(tmp_path, expected):
+    """The control of the test above."""
+    path = made_sources.npz(dict(reversed(FILES.items())), tmp_path)
+    assert losses(path, tmp_path / "run", **{**SHORT, "epochs": 1}) != expected
+
+
+def test_classes_of_several_plain_tar_files_are_their_folders(tmp_path):
+    files = encoded(12)
+    for part in range(2):
+        with tarfile.open(tmp_path / f"{part}.tar", "w") as archive:
+            for name in list(files)[part::2]:
+                add(archive, name, files[name])
+    dataset = open_dataset(tmp_path)
+    assert dataset.classes == {"class": CLASSES}
+    assert dataset.paths[:2] == ["0/ant/000.png", "0/ant/002.png"]
+
+
+def test_arrays_of_other_libraries(tmp_path):
+    import h5py
+    import zarr
+
+    x = np.random.default_rng(0).integers(0, 65_536, (6, 12, 12, 5)).astype(np.uint16)
+    np.savez(tmp_path / "a.npz", **{"x": x, "class": np.arange(6) % 2})
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"], file["class"] = x, np.arange(6) % 2
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    group["x"], group["class"] = x, np.arange(6) % 2
+    expected = open_dataset(tmp_path / "a.npz")
+    for name in ("a.h5", "a.zarr"):
+        dataset = open_dataset(tmp_path / name)
+        assert (dataset.images == expected.images).all()
+        assert dataset.labels["class"].tolist() == expected.labels["class"].tolist()
+        assert dataset.black_white == expected.black_white
+
+
+def test_chunks_of_zarr_are_part_of_its_identity(tmp_path, monkeypatch):
+    zarr = pytest.importorskip("zarr")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    array = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    array["x"] = np.zeros((4, 8, 8, 3), np.uint8)
+    assert not open_dataset(tmp_path / "a.zarr", memory_budget=0).images.any()
+    array["x"][:] = 7
+    assert (open_dataset(tmp_path / "a.zarr", memory_budget=0).images == 7).all()
+
+
+def test_files_without_permission_are_one_line(forms, tmp_path, monkeypatch):
+    def denied(self, *args, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.open", denied)
+    for form in ("parquet", "arrow", "tar", "zip", "csv", "npz"):
+        with pytest.raises(ValueError, match=f"{forms[form].name}' cannot be read: Permission"):
+            open_dataset(forms[form])
+
+
+def test_a_url_needs_a_cache(forms, tmp_path, monkeypatch):
+    (tmp_path / "cache").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(ValueError, match=r"cannot write to the cache .*; set XDG_CACHE_HOME"):
+        open_dataset(f"file://{forms['tar']}")
+
+
+def test_python_data_sets(forms, reference):
+    from torchvision.datasets import ImageFolder
+
+    images = [Image.open(io.BytesIO(content)) for content in FILES.values()]
+    names = np.array([name.split("/")[0] for name in FILES])
+    ids = reference.labels["class"]
+
+    class Pairs(TorchDataset):
+        classes = CLASSES
+
+        def __len__(self):
+            return 30
+
+        def __getitem__(self, i):
+            return images[i].copy(), int(ids[i])
+
+    class HuggingFace:  # what is read of a `datasets.Dataset`
+        __module__ = "datasets.arrow_dataset"
+        _indices = None
+        data = type("Table", (), {"table": made_sources.table(FILES)})
+        features = type("Features", (), {"arrow_schema": pa.schema([])})
+
+        def flatten_indices(self):
+            return self
+
+    tensors = torch.from_numpy(reference.images.copy()).permute(0, 3, 1, 2)
+    sources = [images, Pairs(), TensorDataset(tensors, torch.from_numpy(ids)), HuggingFace()]
+    sources += [ImageFolder(forms["folder"]), made_sources.table(FILES)]
+    sources += [{"x": images, "class": names}]
+    for source in sources:
+        dataset = open_dataset(source)
+        assert (dataset.digests() == reference.digests()).all()
+        if source is not images and not isinstance(source, TensorDataset):
+            assert (dataset.labels["class"] == ids).all()
+    with pytest.raises(ValueError, match="no stable order"):
+        open_dataset(type("Stream", (IterableDataset,), {"__iter__": lambda self: iter(())})())
+    with pytest.raises(ValueError, match="item 0 is str; expected a PIL image"):
+        open_dataset(type("Text", (Pairs,), {"__getitem__": lambda self, i: "text"})())
+
+
+def test_lists_of_files_and_images(forms, reference):
+    paths = [forms["folder"] / path for path in reference.paths]
+    mixed = [Image.open(path) if i % 2 else str(path) for i, path in enumerate(paths)]
+    for data in (paths, mixed):
+        dataset = open_dataset(data)
+        assert (dataset.digests() == reference.digests()).all()
+        assert dataset.paths[0] == str(paths[0])
+    assert dataset.paths[1] == "image 1"
+
+
+def test_urls(forms, reference, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    memory = fsspec.filesystem("memory")
+    for name, content in FILES.items():
+        memory.pipe(f"/w44/images/{name}", content)
+    memory.put(str(forms["tar"]), "/w44/images.tar")
+    memory.pipe(
+        "/w44/list.csv",
+        b"path\n" + b"".join(b"memory://w44/images/%s\n" % n.encode() for n in FILES),
+    )
+    for url in ("memory://w44/images", "memory://w44/images.tar", "memory://w44/list.csv"):
+        dataset = open_dataset(url)
+        assert (dataset.digests() == reference.digests()).all()
+        assert dataset.spec == url
+    train, test = (open_dataset(f"memory://w44/images:{split}") for split in ("train", "test"))
+    assert len(train) + len(test) == 30
+    assert open_dataset("memory://w44/images+digits").labels.keys() == {"class", "digits"}
+    with pytest.raises(ValueError, match=r"cannot read 'memory://w44/no.tar': no such file"):
+        open_dataset("memory://w44/no.tar")
+    with pytest.raises(ValueError, match=r"install what it needs, pip install 'widefield\[urls\]'"):
+        open_dataset("nosuch://bucket/a.tar")
+
+
+def test_a_column_split(tmp_path):
+    rows = made_sources.table(FILES).append_column(
+        "split", pa.array(["train", "Test", "train"] * 10)
+    )
+    pq.write_table(rows, tmp_path / "a.parquet")
+    path = str(tmp_path / "a.parquet")
+    assert len(open_dataset(path)) == 30
+    assert open_dataset(f"{path}:test").paths == list(FILES)[1::3]
+    assert len(open_dataset(f"{path}:train")) == 20
+    bad = rows.set_column(rows.num_columns - 1, "split", pa.array(["train", "val", "test"] * 10))
+    pq.write_table(bad, tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="the column 'split' holds 'val': expected train and test"):
+        open_dataset(path)
+
+
+def test_columns_that_are_no_tasks(tmp_path):
+    rows = made_sources.table(encoded(30))
+    extra = {
+        "caption": [f"text {i}" for i in range(30)],
+        "score": np.linspace(0, 1, 30),
+        "kind": [" Big", "big", "NA"] * 10,
+        "part": [0, None, 2] * 10,
+    }
+    for name, values in extra.items():
+        rows = rows.append_column(name, pa.array(values))
+    dataset = open_dataset(rows)
+    assert dataset.classes == {"class": CLASSES}
+    assert "columns without classes, left out: caption, score" in dataset.notes
+    assert any(
+        note.startswith("'kind' is left out: 10 examples have no label") for note in dataset.notes
+    )
+    kept = open_dataset(rows, unlabeled=True)
+    assert kept.classes["kind"] == ("big",)
+    assert kept.labels["kind"].tolist() == [0, 0, -1] * 10
+    assert kept.labels["part"].tolist() == [0, -1, 2] * 10
+
+
+def cut_off(forms, path):
+    whole = forms["tar"].read_bytes()
+    files = encoded(60)
+    made_sources.tar(files, path)
+    whole = (path / "images.tar").read_bytes()
+    last = next(iter(files))
+    (path / "images.tar").write_bytes(whole[: whole.rindex(files[last][-40:])])
+    return (
+        path / "images.tar",
+        "2 unreadable files skipped, the first 'images.tar': the shard ends early",
+    )
+
+
+def damaged_header(forms, path):
+    made_sources.tar(encoded(60), path)
+    content = bytearray((path / "images.tar").read_bytes())
+    last = content.rindex(b"ustar") // 512 * 512
+    content[last : last + 512] = b"\xff" * 512
+    (path / "images.tar").write_bytes(content)
+    message = f"the first 'images.tar': the shard is damaged from byte {last} on"
+    return path / "images.tar", f"1 unreadable files skipped, {message}"
+
+
+def without_image(forms, path):
+    rows = made_sources.table(encoded(60)).to_pylist()
+    rows[7]["image"] = None
+    pq.write_table(pa.Table.from_pylist(rows), path / "a.parquet")
+    name = rows[7]["path"]
+    return (
+        path / "a.parquet",
+        f"1 unreadable files skipped, the first '{name}': a row without an image",
+    )
+
+
+def label_without_image(forms, path):
+    made_sources.shards(encoded(60), path)
+    with tarfile.open(path / "shards" / "0001.tar", "a") as archive:
+        add(archive, "lost.json", b"{}")
+    return (
+        path / "shards",
+        "1 unreadable files skipped, the first 'lost.json': a row without an image",
+    )
+
+
+def missing_file(forms, path):
+    made_sources.manifest(encoded(60), path)
+    (path / "listed/ant/003.png").unlink()
+    return path / "list.csv", "'listed/ant/003.png': No such file or directory"
+
+
+def repeated_file(forms, path):
+    made_sources.manifest(encoded(60), path)
+    with (path / "list.csv").open("a") as file:
+        file.write("listed/ant/003.png,ant\n,ant\n")
+    return (
+        path / "list.csv",
+        "2 unreadable files skipped, the first 'listed/ant/003.png': listed twice",
+    )
+
+
+def damaged_member(forms, path):
+    made_sources.zipped(encoded(60), path)
+    content = bytearray((path / "images.zip").read_bytes())
+    content[300] ^= 255
+    (path / "images.zip").write_bytes(content)
+    return path / "images.zip", "1 unreadable files skipped, the first 'ant/000.png': "
+
+
+BAD_EXAMPLES = (
+    cut_off,
+    damaged_header,
+    without_image,
+    label_without_image,
+    missing_file,
+    repeated_file,
+    damaged_member,
+)
+
+
+@pytest.mark.parametrize("damage", BAD_EXAMPLES)
+def test_bad_examples_are_skipped_and_counted(forms, tmp_path, damage):
+    path, message = damage(forms, tmp_path)
+    dataset = open_dataset(path)
+    assert any(message in note for note in dataset.notes), dataset.notes
+    assert 58 <= len(dataset) <= 60
+    assert len(dataset.skipped) in (1, 2)
+    whole = dict(
+        zip(open_dataset(forms["folder"]).paths, open_dataset(forms["folder"]).images, strict=True)
+    )
+    assert len(dataset.paths) == len(dataset.images)
+    assert whole  # names and pixels stay together
+    files = encoded(60)
+    for name, image in zip(dataset.paths, dataset.images, strict=True):
+        original = name.removeprefix("listed/").split("/", 1)[-1].replace("_", "/", 1)
+        original = original if original in files else f"{original.removesuffix('.png')}.png"
+        original = next(n for n in files if n.endswith(original.rsplit("/", 1)[-1]))
+        assert (np.asarray(Image.open(io.BytesIO(files[original]))) == image).all()
+
+
+def test_too_many_bad_examples_are_refused(tmp_path):
+    made_sources.manifest(encoded(30), tmp_path)
+    shutil.rmtree(tmp_path / "listed" / "ant")
+    with pytest.raises(ValueError, match="10 of 30 files cannot be read, more than 5%"):
+        open_dataset(tmp_path / "list.csv")
+
+
+def empty_tar(path):
+    tarfile.open(path / "a.tar", "w").close()
+    return path / "a.tar", "holds no images: expected members such as .jpg"
+
+
+def compressed_tar(path):
+    with tarfile.open(path / "a.tar", "w:gz") as archive:
+        add(archive, "a.png", b"")
+    return path / "a.tar", "is not a plain tar file: unpack a compressed one first"
+
+
+def no_zip(path):
+    (path / "a.zip").write_bytes(b"PK no zip file")
+    return path / "a.zip", "cannot be read: not a zip file, or cut off"
+
+
+def no_arrow(path):
+    (path / "a.arrow").write_bytes(b"ARROW1 and no more")
+    return path / "a.arrow", "is not a readable Arrow file"
+
+
+def two_images(path):
+    pq.write_table(pa.table({"left": [b"a"], "right": [b"b"]}), path / "a.parquet")
+    return path / "a.parquet", "several columns of bytes, left and right: name the one"
+
+
+def no_rows(path):
+    pq.write_table(made_sources.table(FILES).slice(0, 0), path / "a.parquet")
+    return path / "a.parquet", "has no rows: give at least one image"
+
+
+def other_shards(path):
+    pq.write_table(made_sources.table(FILES), path / "a.parquet")
+    pq.write_table(made_sources.table(FILES).drop_columns(["class"]), path / "b.parquet")
+    return path, "b.parquet' has other columns than "
+
+
+def several_splits(path):
+    (path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    return path, "holds the splits train and test: name one of them, such as "
+
+
+def broken_state(path):
+    (path / "state.json").write_text("[")
+    return path, "state.json' cannot be read: save the data set again"
+
+
+def no_paths(path):
+    (path / "a.csv").write_text("name,class\na.png,1\n")
+    return path / "a.csv", "a.csv has no column 'path'"
+
+
+def no_hdf5(path):
+    (path / "a.h5").write_bytes(b"no HDF5")
+    return path / "a.h5", r"is not a readable HDF5 file|HDF5 files need an extra: pip install"
+
+
+def damaged_hdf5(path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path / "a.h5", "w") as file:
+        file["x"] = np.zeros((4, 8, 8, 3), np.uint8)
+    content = bytearray((path / "a.h5").read_bytes())
+    content[600:2200] = b"\xff" * 1600
+    (path / "a.h5").write_bytes(content)
+    return path / "a.h5", "a.h5' is not a readable HDF5 file: "
+
+
+def damaged_zarr(path):
+    zarr = pytest.importorskip("zarr")
+    zarr.open_group(path / "a.zarr", mode="w")["x"] = np.ones((4, 8, 8, 3), np.uint8)
+    chunk = next(file for file in (path / "a.zarr" / "x" / "c").rglob("*") if file.is_file())
+    chunk.write_bytes(bytes(50))
+    return path / "a.zarr", "a.zarr' is not a readable Zarr file: "
+
+
+def no_zarr(path):
+    (path / "a.zarr").mkdir()
+    return path / "a.zarr", r"is not a readable Zarr file|Zarr files need an extra: pip install"
+
+
+BAD_SOURCES = (
+    empty_tar, compressed_tar, no_zip, no_arrow, two_images, no_rows, other_shards, several_splits,
+    broken_state, no_paths, no_hdf5, damaged_hdf5, damaged_zarr, no_zarr,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", BAD_SOURCES)
+def test_bad_sources_are_one_line(tmp_path, damage):
+    path, message = damage(tmp_path)
+    with pytest.raises(ValueError, match=message) as info:
+        open_dataset(path)
+    assert "\n" not in str(info.value)
