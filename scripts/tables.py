@@ -21,7 +21,6 @@ import arguments
 import losses
 import view_pictures
 from pages import (
-    architecture,
     audit,
     distill,
     explore,
@@ -82,7 +81,6 @@ FILES: dict[str, Callable[[], str]] = {
     "src/widefield/losses.py": losses.source,
     "docs/studies.md": studies_page.text,
     "docs/api.txt": api.text,
-    "docs/architecture.svg": architecture.svg,
 }
 """Every file that is written whole, by its path."""
 
