@@ -72,6 +72,7 @@ class Arm:
         images: training images at most, where these are fewer than those of the scale.
         pixels: raw pixels in place of an untrained encoder.
         start: an arm whose encoder of seed 0 is trained further.
+        teacher: an arm whose encoder of seed 0 is the teacher.
         source: returns what is trained on, where `data` is no pack, from packs, scale and seed.
         about: what the `measure` of the study takes from its arms.
     """
@@ -82,6 +83,7 @@ class Arm:
     images: int | None = None
     pixels: bool = False
     start: "Arm | None" = None
+    teacher: "Arm | None" = None
     source: Callable[["Packs", Scale, int], Any] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
 
