@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from studies.defaults import family_rate
-from studies.study import TINY, Arm, Measured, Scale, Study
-from studies.trained import Trained, features, scores, validated
+from studies.study import TINY, Arm, Scale, Study
+from studies.trained import validated, with_neighbors
 
 ENCODERS: dict[str, dict[str, Any]] = {
     "resnet-tiny": {},
@@ -53,20 +53,12 @@ def _arms() -> Iterator[tuple[str, Arm]]:
                         yield f"{encoder}, {images:,} images, {LENGTHS[place]} @ {method}", arm
 
 
-def neighbors(trained: Trained) -> Measured:
-    """Return linear-probe and 20-nearest-neighbor accuracy on the test file."""
-    sets = trained.sets(5000)
-    h = [features(trained.encoder, images) for images in sets]
-    linear, knn = scores(h, *sets), scores(h, *sets, measure="knn")
-    return {"class, %": linear["class"], "class by neighbors, %": knn["class"]}
-
-
 BUDGETS = Study(
     id="budgets",
     question="What do short runs learn, on few images and on many, with three encoders?",
     scales={"tiny": replace(TINY, arms=1), "cpu": Scale(images=ALL, epochs=56, minutes=600)},
     arms=dict(_arms()),
-    measure=neighbors,
+    measure=lambda trained: with_neighbors(trained.encoder, trained.sets(5000)),
     missing={"gpu": "it asks about short runs on a CPU"},
     conclusion=(
         "Probes are fitted on 5,000 training images. Each baseline has the best of three learning "

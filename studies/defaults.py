@@ -9,8 +9,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from studies.equal_time import data
-from studies.study import TINY, Arm, Measured, Scale, ScaleName, Study
-from studies.trained import Trained, accuracies, features, probes, scores, validated
+from studies.study import TINY, Arm, Measured, Scale, ScaleName, Study, percent
+from studies.trained import (
+    Trained,
+    accuracies,
+    by_task,
+    features,
+    probes,
+    validated,
+    with_neighbors,
+)
 from widefield.config.defaults import LR_SCALES
 from widefield.encoders import family_of
 from widefield.encoders.settings import EncoderSettings
@@ -92,14 +100,6 @@ LEARNING_RATES = Study(
 )
 
 
-def with_neighbors(trained: Trained) -> Measured:
-    """Return linear-probe and 20-nearest-neighbor accuracy on further training images."""
-    sets = trained.probe_set(), trained.validation_set()
-    h = [features(trained.encoder, images) for images in sets]
-    linear, knn = scores(h, *sets), scores(h, *sets, measure="knn")
-    return {"class, %": linear["class"], "class by neighbors, %": knn["class"]}
-
-
 TRANSFORMER = "vit_tiny_patch16_224"
 
 
@@ -128,7 +128,7 @@ ROW_RATES = Study(
         ),
     },
     arms=dict(_row_arms()),
-    measure=with_neighbors,
+    measure=lambda trained: with_neighbors(trained.encoder, trained.choice_sets()),
     missing=NO_GPU,
     conclusion="Rows keep the method's own rate where the encoder takes a smaller one.",
 )
@@ -356,7 +356,7 @@ def _age_arms() -> Iterator[tuple[str, Arm]]:
 
 def with_match(trained: Trained) -> Measured:
     """Return the class, and how often a row is the nearest of 256 to its example's projection."""
-    measured: Measured = {f"{t}, %": v for t, v in accuracies(trained, trained.encoder).items()}
+    measured = by_task(accuracies(trained.encoder, trained.test_sets()))
     rows = _rows(trained)
     if rows is None or trained.projected is None:
         return measured
@@ -366,7 +366,7 @@ def with_match(trained: Trained) -> Measured:
         (z[group] @ rows[group].T).argmax(1) == torch.arange(len(group))
         for group in torch.split(order, 256)
     ]
-    return measured | {"rows that match, %": round(100 * torch.cat(hits).float().mean().item(), 2)}
+    return measured | {"rows that match, %": percent(torch.cat(hits).float().mean())}
 
 
 def _rows(trained: Trained) -> Tensor | None:

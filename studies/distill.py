@@ -9,7 +9,7 @@ from torch import nn
 
 from studies.defaults import NO_GPU
 from studies.study import TINY, Arm, Measured, Scale, Study
-from studies.trained import Trained, features, scores
+from studies.trained import Trained, accuracies
 from widefield.data import open_dataset
 from widefield.inference.open_encoder import load
 
@@ -38,8 +38,8 @@ def accuracy(trained: Trained) -> Measured:
     encoder = load(f"{trained.folder}@{NETWORK}") if is_teacher else trained.encoder
     most = IMAGES if trained.scale.arms is None else trained.images
     specs = (trained.packs.spec("cifar10", split) for split in ("train", "test"))
-    sets = [open_dataset(spec, max_examples=most) for spec in specs]
-    found = scores([features(encoder, images) for images in sets], *sets)
+    train, test = (open_dataset(spec, max_examples=most) for spec in specs)
+    found = accuracies(encoder, (train, test))
     time = ("processor seconds",) if trained.folder else ()
     return {"CIFAR-10, %": found["class"], **{name: trained.cost[name] for name in time}}
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from studies.defaults import NO_GPU
-from studies.study import TINY, Arm, Measured, Scale, Study
+from studies.study import TINY, Arm, Measured, Scale, Study, percent
 from studies.trained import Trained
 from widefield.data import open_dataset
 from widefield.workflows.explore import Exploration, explore
@@ -99,10 +99,10 @@ def copies_found(found: Exploration, planted: dict[str, NDArray[np.int64]]) -> M
     }
     pairs = sum(len(list(combinations(rows, 2))) for rows in found.duplicates)
     hits = sum(int(row.sum()) for row in together.values())
-    recall = {f"copies: {kind}, recall, %": _percent(row.mean()) for kind, row in together.items()}
+    recall = {f"copies: {kind}, recall, %": percent(row.mean()) for kind, row in together.items()}
     return {
         **recall,
-        "copies: precision at least, %": _percent(hits / max(pairs, 1)),
+        "copies: precision at least, %": percent(hits / max(pairs, 1)),
         "groups": len(found.duplicates),
         "pairs": pairs,
         "planted pairs": hits,
@@ -114,16 +114,12 @@ def labels_found(found: Exploration, given: NDArray[np.int64], true: NDArray[np.
     suspects, wrong = found.suspects["class"], given != true
     hits = int(wrong[suspects.rows].sum())
     return {
-        "neighbors agree, %": _percent(suspects.agreement),
-        "wrong labels: recall, %": _percent(hits / int(wrong.sum())),
-        "wrong labels: precision, %": _percent(hits / max(len(suspects.rows), 1)),
+        "neighbors agree, %": percent(suspects.agreement),
+        "wrong labels: recall, %": percent(hits / int(wrong.sum())),
+        "wrong labels: precision, %": percent(hits / max(len(suspects.rows), 1)),
         "wrong labels": int(wrong.sum()),
         "suspected labels": len(suspects.rows),
     }
-
-
-def _percent(share: float) -> float:
-    return round(100 * float(share), 2)
 
 
 def planted(trained: Trained) -> Measured:

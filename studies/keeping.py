@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from studies.equal_time import data
 from studies.study import TINY, Arm, Measured, Scale, Study
-from studies.trained import Trained, features, scores
+from studies.trained import Trained, probes
 from widefield.core.modes import eval_mode
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
@@ -432,14 +432,7 @@ class ModifiedConfig(ViewContrastConfig):
 
 def kept(trained: Trained) -> Measured:
     """Return pooled and wide accuracies on further images of the training file, in percent."""
-    sets = trained.probe_set(), trained.validation_set()
-    h = [features(trained.encoder, images) for images in sets]
-    wide = [features(trained.wide, images) for images in sets]
-    width = trained.wide.readout.config.pooled
-    return {
-        **{f"{task}, %": value for task, value in scores(h, *sets).items()},
-        **{f"{t}, wide, %": value for t, value in scores(wide, *sets, pooled=width).items()},
-    }
+    return probes(trained, trained.choice_sets())
 
 
 def _view_arms() -> Iterator[tuple[str, Arm]]:

@@ -140,7 +140,8 @@ def _losses(trained: Mapping[str, Trained]) -> Measured:
 
 def _loops(trained: Mapping[str, Trained]) -> Measured:
     one = trained["simclr"]
-    mine, theirs = accuracies(one, one.encoder), accuracies(one, trained_by_lightly(one))
+    encoders = one.encoder, trained_by_lightly(one)
+    mine, theirs = (accuracies(encoder, one.test_sets()) for encoder in encoders)
     return {"ours, %": mine["class"], "lightly's loop, %": theirs["class"]}
 
 

@@ -22,7 +22,7 @@ from sklearn.neighbors import NearestNeighbors
 from torch.nn.functional import normalize
 
 from studies.defaults import NO_GPU
-from studies.study import TINY, Arm, Measured, Scale, Study
+from studies.study import TINY, Arm, Measured, Scale, Study, percent
 from studies.trained import Trained
 from widefield.data import open_dataset
 from widefield.inference.open_encoder import load
@@ -130,9 +130,9 @@ def map_quality(trained: Trained) -> Measured:
     return {
         "neighbors: processor seconds": of_neighbors,
         "processor seconds": seconds,
-        "neighbors kept (of ten), %": _percent(np.mean(kept)),
-        "1-NN accuracy (class), %": _percent((y[near[:, 0]] == y[rows]).mean()),
-        "order of far distances kept, %": _percent((order[0] == order[1]).mean()),
+        "neighbors kept (of ten), %": percent(np.mean(kept)),
+        "1-NN accuracy (class), %": percent((y[near[:, 0]] == y[rows]).mean()),
+        "order of far distances kept, %": percent((order[0] == order[1]).mean()),
     }
 
 
@@ -163,13 +163,9 @@ def agreement(found: NDArray[np.int64], y: NDArray[np.int64]) -> Measured:
     """
     return {
         "count": len(set(found.tolist()) - {-1}),
-        "in none, %": _percent((found < 0).mean()),
+        "in none, %": percent((found < 0).mean()),
         "mutual information": round(float(adjusted_mutual_info_score(y, found)), 4),
     }
-
-
-def _percent(share: float | np.floating) -> float:
-    return round(100 * float(share), 2)
 
 
 def _arm(**about: str) -> Arm:

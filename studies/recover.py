@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from studies.study import TINY, Arm, Finding, Measured, Scale, Study, difference
-from studies.trained import Trained, accuracies
+from studies.trained import Trained, accuracies, by_task
 from widefield.core.hardware import choose_precision
 from widefield.data import Dataset
 from widefield.encoders import Encoder
@@ -30,7 +30,7 @@ def recovered(trained: Trained) -> Measured:
     way, began = trained.arm.about["way"], time.process_time()
     encoder = _encoder(trained, trained.folder, way)
     seconds = time.process_time() - began
-    scores = {f"{task}, %": v for task, v in accuracies(trained, encoder).items()}
+    scores = by_task(accuracies(encoder, trained.test_sets()))
     if way not in ("digits", "all"):
         return scores
     return {

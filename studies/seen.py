@@ -17,8 +17,8 @@ from sklearn.model_selection import KFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
-from studies.study import Measured
-from studies.trained import Trained, scores
+from studies.study import Measured, percent
+from studies.trained import Trained, accuracies, scores
 from widefield.data import Dataset
 from widefield.metrics import activation_maximization, color_axes, firing_rates, tsne_map
 from widefield.probes import extract
@@ -72,8 +72,8 @@ def color_and_class(trained: Trained) -> Measured:
     measured: Measured = {}
     for name, width in (("", pooled), (", wide", wide[0].shape[1])):
         features = [h[:, :width] for h in wide]
-        read = scores(features, *sets, pooled=pooled if name else None)
-        measured[f"class{name}, %"] = read["class"]
+        read = scores(features, sets, pooled=pooled if name else None)
+        measured[f"class{name}, %"] = percent(read["class"].accuracy)
         measured[f"R^2 of color{name}"] = round(color_r2(features[0], x, features[1], test_x), 4)
     return measured
 
@@ -146,7 +146,7 @@ def map_accuracy(trained: Trained) -> Measured:
     """Accuracy of the class of the ten nearest neighbors in the map, cross-validated."""
     places, classes = mapped(trained)
     hits = cross_val_score(KNeighborsClassifier(10), places.numpy(), classes, cv=KFold(4))
-    return {IN_MAP: round(100 * float(hits.mean()), 2)}
+    return {IN_MAP: percent(hits.mean())}
 
 
 def draw_maps(trained: Mapping[str, Trained]) -> "Figure":
@@ -168,7 +168,7 @@ def draw_maps(trained: Mapping[str, Trained]) -> "Figure":
 def firing(trained: Trained) -> Measured:
     """Mean firing rate of the layers of AlexNet, in percent, and the accuracy of the class."""
     sets = trained.train_set(), first_test_images(trained)
-    read = scores([extract(trained.encoder, images.inputs) for images in sets], *sets)
+    read = accuracies(trained.encoder, sets)
     x = image_batch(first_test_images(trained, FIRED).images, trained.device)
     rates = {
         name.rpartition(".")[2]: 100 * float(rate.mean())

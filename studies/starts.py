@@ -13,8 +13,15 @@ import torch
 from numpy.typing import NDArray
 
 import widefield
-from studies.study import TINY, Arm, Measured, Scale, Study
-from studies.trained import Trained, features, scores
+from studies.study import TINY, Arm, Measured, Scale, Study, percent
+from studies.trained import (
+    Sets,
+    Trained,
+    accuracies,
+    accuracy_of_others,
+    features,
+    labeled,
+)
 from widefield.data import Dataset
 from widefield.encoders import load_encoder
 from widefield.probes.features import Pixels
@@ -57,21 +64,19 @@ def _arms() -> Iterator[tuple[str, Arm]]:
                 yield f"{start}, {target}, {n:,} images", arm
 
 
+def adapted(trained: Trained, sets: Sets) -> Measured:
+    """Return the class accuracy of the encoder, and of its start if it has one, in percent."""
+    assert trained.folder is not None
+    encoders = {"adapted, %": trained.encoder}
+    if trained.arm.start is not None:
+        encoders = {"frozen, %": load_encoder(trained.folder / "init"), **encoders}
+    return {name: accuracies(encoder, sets)["class"] for name, encoder in encoders.items()}
+
+
 def before_and_after(trained: Trained) -> Measured:
     """Return the class accuracy of start and adapted encoder, and the verdicts of the run."""
     assert trained.folder is not None
-    sets = trained.probe_set(), trained.test_set()
-    adapted = scores([features(trained.encoder, d) for d in sets], *sets)["class"]
-    return {**_frozen(trained, sets), "adapted, %": adapted, **_verdict(trained.folder)}
-
-
-def _frozen(trained: Trained, sets: tuple[Dataset, Dataset]) -> Measured:
-    """Return the accuracy of the start; nothing for random weights."""
-    assert trained.folder is not None
-    if trained.arm.start is None:
-        return {}
-    start = load_encoder(trained.folder / "init")
-    return {"frozen, %": scores([features(start, d) for d in sets], *sets)["class"]}
+    return adapted(trained, trained.test_sets()) | _verdict(trained.folder)
 
 
 def _verdict(folder: Path) -> Measured:
@@ -106,13 +111,6 @@ START_TABLE = Study(
 )
 
 
-def chosen(trained: Trained) -> Measured:
-    """Return the class accuracy of start and adapted encoder on further training images."""
-    sets = trained.probe_set(), trained.validation_set()
-    adapted = scores([features(trained.encoder, d) for d in sets], *sets)["class"]
-    return {**_frozen(trained, sets), "adapted, %": adapted}
-
-
 START_CHOICES = Study(
     id="start-settings",
     question="How should an encoder go on from a start?",
@@ -131,7 +129,7 @@ START_CHOICES = Study(
         for target in ("CIFAR-10", "MNIST")
         for name, settings in CHOICES.items()
     },
-    measure=chosen,
+    measure=lambda trained: adapted(trained, trained.choice_sets()),
     missing={"gpu": NO_GPU},
     conclusion=(
         "The default is 0.3: it changes the encoder less than the full rate. Layer-wise decay and "
@@ -160,23 +158,14 @@ def five_labels(trained: Trained) -> Measured:
     }
     y, shares = images.labels["class"], {name: list[float]() for name in (*found, "fine-tuned")}
     for draw in range(DRAWS):
-        known = _labeled(y, DRAWS * trained.seed + draw)
+        known = labeled(y, LABELS, seed=DRAWS * trained.seed + draw)
         for name, h in found.items():
             guess = fit_few_labels(h.numpy(), known, y[known], classes=int(y.max()) + 1)
-            shares[name].append(_accuracy(guess.probabilities.argmax(1), y, known))
-        shares["fine-tuned"].append(_accuracy(_fine_tuned(trained, images, known), y, known))
-    return {f"{name}, %": round(100 * statistics.mean(v), 2) for name, v in shares.items()}
-
-
-def _labeled(y: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    rng = np.random.default_rng(seed)
-    classes = range(int(y.max()) + 1)
-    return np.concatenate([rng.choice(np.flatnonzero(y == k), LABELS, False) for k in classes])
-
-
-def _accuracy(guess: NDArray[np.int64], y: NDArray[np.int64], known: NDArray[np.int64]) -> float:
-    rest = np.setdiff1d(np.arange(len(y)), known)
-    return float((guess[rest] == y[rest]).mean())
+            shares[name].append(accuracy_of_others(guess.probabilities.argmax(1), y, known))
+        shares["fine-tuned"].append(
+            accuracy_of_others(_fine_tuned(trained, images, known), y, known)
+        )
+    return {f"{name}, %": percent(statistics.mean(v)) for name, v in shares.items()}
 
 
 def _fine_tuned(trained: Trained, images: Dataset, known: NDArray[np.int64]) -> NDArray[np.int64]:

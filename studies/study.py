@@ -144,6 +144,11 @@ class Study:
         return list(self.arms)[: self.scales[scale].arms]
 
 
+def percent(share: float) -> float:
+    """Return a share in [0, 1] in percent, as results keep it."""
+    return round(100 * float(share), 2)
+
+
 def difference(measure: str, a: str, b: str) -> Callable[[SeedRuns], float]:
     """Return the value of a finding: `measure` of arm `a` minus that of arm `b`."""
     return lambda runs: runs[a][measure] - runs[b][measure]
