@@ -19,7 +19,7 @@ its image; floors and stages are measured as `audit` does.
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from studies.study import TINY, Arm, Measured, Scale, Study
+from studies.study import Arm, Measured, Scale, Study, cpu_study
 from studies.trained import Trained
 from widefield.audits.bounds import probe_tasks
 from widefield.audits.stage_map import stage_hits
@@ -523,13 +523,10 @@ def summary(runs: Mapping[str, Measured]) -> dict[str, Any]:
 
 
 def _study(id: str, architectures: tuple[str, ...], seeds: tuple[int, ...]) -> Study:
-    return Study(
+    return cpu_study(
         id=id,
         question=f"Are the audit's verdicts right, on {' and '.join(architectures)}?",
-        scales={
-            "tiny": replace(TINY, arms=1),
-            "cpu": Scale(images=None, epochs=1, seeds=seeds, minutes=10),
-        },
+        cpu=Scale(images=None, epochs=1, seeds=seeds, minutes=10),
         arms={
             f"{name} | {world.title}": Arm(
                 data="cifar10", settings=None, about={"architecture": name, "world": world}
@@ -538,7 +535,6 @@ def _study(id: str, architectures: tuple[str, ...], seeds: tuple[int, ...]) -> S
             for world in WORLDS
         },
         measure=measure,
-        missing={"gpu": "its networks are small"},
         conclusion="The accuracy is that of the network's own classifier.",
     )
 

@@ -7,8 +7,7 @@ from typing import Any
 import timm
 from torch import nn
 
-from studies.defaults import NO_GPU
-from studies.study import TINY, Arm, Measured, Scale, Study
+from studies.study import TINY, Arm, Measured, Scale, cpu_study
 from studies.trained import Trained, accuracies
 from widefield.data import open_dataset
 from widefield.inference.open_encoder import load
@@ -56,13 +55,11 @@ def _student(*, epochs: float = 1.0, **settings: Any) -> Arm:
     return Arm(data="cifar10", settings=settings, images=IMAGES, epochs=epochs)
 
 
-DISTILL = Study(
+DISTILL = cpu_study(
     id="distill",
     question="Does a student of a tenth the size keep what a probe finds in its teacher?",
-    scales={
-        "tiny": replace(TINY, arms=2),
-        "cpu": Scale(images=2 * IMAGES, epochs=12, seeds=(0,), minutes=6),
-    },
+    tiny=replace(TINY, arms=2),
+    cpu=Scale(images=2 * IMAGES, epochs=12, seeds=(0,), minutes=6),
     arms={
         "teacher": TEACHER,
         "untrained": Arm(data="cifar10", settings=None, images=IMAGES),
@@ -71,7 +68,6 @@ DISTILL = Study(
         "view-contrast": _student(method="view-contrast", epochs=0.5),
     },
     measure=accuracy,
-    missing=NO_GPU,
     conclusion=(
         "The teacher is trained with the labels of 12,000 images of CIFAR-100, the students on "
         "6,000 of CIFAR-10 without labels. view-contrast takes two views a step and "

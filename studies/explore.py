@@ -14,7 +14,6 @@ import io
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -22,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from studies.defaults import NO_GPU
-from studies.study import TINY, Arm, Measured, Scale, Study, percent
+from studies.study import Arm, Measured, Scale, cpu_study, percent
 from studies.trained import Trained
 from widefield.data import open_dataset
 from widefield.workflows.explore import Exploration, explore
@@ -150,19 +148,15 @@ def planted(trained: Trained) -> Measured:
     }
 
 
-EXPLORE = Study(
+EXPLORE = cpu_study(
     id="explore",
     question="Does `explore` find planted copies and wrong labels, and how fast?",
-    scales={
-        "tiny": replace(TINY, arms=1),
-        "cpu": Scale(images=10_000, epochs=10, seeds=(0,), minutes=30),
-    },
+    cpu=Scale(images=10_000, epochs=10, seeds=(0,), minutes=30),
     arms={
         "CIFAR-10": Arm(data="cifar10", settings={"method": "view-contrast"}),
         "MNIST": Arm(data="mnist", settings=None, pixels=True),
     },
     measure=planted,
-    missing=NO_GPU,
     conclusion="CIFAR-10 has copies of its own, so the precision of copies is a lower bound.",
 )
 

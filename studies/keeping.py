@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from studies.equal_time import data
-from studies.study import TINY, Arm, Measured, Scale, Study
+from studies.study import TINY, Arm, Measured, Scale, cpu_study
 from studies.trained import Trained, probes
 from widefield.core.modes import eval_mode
 from widefield.core.precision import full_precision
@@ -453,16 +453,13 @@ def _view_arms() -> Iterator[tuple[str, Arm]]:
             )
 
 
-VIEWS_STUDY = Study(
+VIEWS_STUDY = cpu_study(
     id="views",
     question="Which views, and a linear decoder beside the loss or not, keep class and digit?",
-    scales={
-        "tiny": replace(TINY, arms=2),
-        "cpu": Scale(images=45_000, epochs=18, minutes=60, probed=5000),
-    },
+    tiny=replace(TINY, arms=2),
+    cpu=Scale(images=45_000, epochs=18, minutes=60, probed=5000),
     arms=dict(_view_arms()),
     measure=kept,
-    missing={"gpu": "it asks about short runs"},
     conclusion=(
         "moderate keeps more of the digit than expert, and its class accuracy is not lower. The "
         "decoder, a linear map from the features to a small gray copy of their view, gives back "
@@ -487,13 +484,10 @@ IN_EQUAL_TIME: dict[str, tuple[int, Any, str]] = {
 }
 """What is tried -> epochs of equal time, objective, views; `OwnViews` draw those of `expert`."""
 
-OBJECTIVES = Study(
+OBJECTIVES = cpu_study(
     id="keeping-objectives",
     question="Which objective beside the default keeps class and digit, in equal time?",
-    scales={
-        "tiny": replace(TINY, arms=1),
-        "cpu": Scale(images=2000, epochs=20, seeds=(0, 1, 2), minutes=40),
-    },
+    cpu=Scale(images=2000, epochs=20, seeds=(0, 1, 2), minutes=40),
     arms={
         f"{name} @ {plant}": Arm(
             data=data(plant), settings={"method": method, "views": views}, epochs=epochs / 20
@@ -503,7 +497,6 @@ OBJECTIVES = Study(
         if plant == "+digits" or name in ("default", "gentle", "moderate, decoder")
     },
     measure=kept,
-    missing={"gpu": "it asks about short runs"},
     conclusion=(
         "None is shown to be a better default. `moderate` with the decoder, and AugSelf, keep "
         "more of the pooled digit at a class within its noise; the wide readout gains nothing, "

@@ -6,7 +6,6 @@ what `make install` installs: pip install umap-learn.
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,8 +20,7 @@ from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 from sklearn.neighbors import NearestNeighbors
 from torch.nn.functional import normalize
 
-from studies.defaults import NO_GPU
-from studies.study import TINY, Arm, Measured, Scale, Study, percent
+from studies.study import Arm, Measured, Scale, cpu_study, percent
 from studies.trained import Trained
 from widefield.data import open_dataset
 from widefield.inference.open_encoder import load
@@ -173,25 +171,23 @@ def _arm(**about: str) -> Arm:
 
 
 CPU = Scale(images=10_000, epochs=10, seeds=(0,), minutes=30)
-LIBRARIES = Study(
+LIBRARIES = cpu_study(
     id="maps",
     question="Which library draws the map of `explore`?",
-    scales={"tiny": replace(TINY, arms=1), "cpu": CPU},
+    cpu=CPU,
     arms={name: _arm(map=name) for name in MAPS},
     measure=map_quality,
-    missing=NO_GPU,
 )
-CLUSTERS = Study(
+CLUSTERS = cpu_study(
     id="clusters",
     question="What are the clusters of `explore` found in?",
-    scales={"tiny": replace(TINY, arms=1), "cpu": CPU},
+    cpu=CPU,
     arms={
         **{f"HDBSCAN on the map by {name}": _arm(of=name) for name in MAPS},
         "HDBSCAN on 10 directions of PCA": _arm(of="PCA of 10"),
         "k-means on the features, as many as classes": _arm(of="features"),
     },
     measure=clusters,
-    missing=NO_GPU,
 )
 
 WAYS: dict[str, tuple[str, int | None]] = {
@@ -240,13 +236,10 @@ SETS: dict[str, dict[str, Any]] = {
     "cifar10": {"data": "cifar10+digits", "settings": {"method": "view-contrast"}},
 }
 """Name -> what sees it. Digits are scikit-learn's."""
-SMALLEST_CLUSTER = Study(
+SMALLEST_CLUSTER = cpu_study(
     id="smallest-cluster",
     question="How large should the smallest cluster of `explore` be?",
-    scales={
-        "tiny": replace(TINY, arms=1),
-        "cpu": Scale(images=5000, epochs=18, seeds=(0,), minutes=10),
-    },
+    cpu=Scale(images=5000, epochs=18, seeds=(0,), minutes=10),
     arms={
         f"{way}, {smallest} sqrt(n) @ {name}": Arm(about={"way": way, "smallest": smallest}, **arm)
         for smallest in (0.25, 0.5, 1.0, 2.0)
@@ -254,7 +247,6 @@ SMALLEST_CLUSTER = Study(
         for name, arm in SETS.items()
     },
     measure=smallest_cluster,
-    missing=NO_GPU,
 )
 
 STUDIES = [LIBRARIES, CLUSTERS, SMALLEST_CLUSTER]

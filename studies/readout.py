@@ -14,16 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from studies.packs import Packs
-from studies.study import TINY, Arm, Finding, Measured, Scale, SeedRuns, Study, percent
-from studies.trained import (
-    Sets,
-    Trained,
-    accuracies,
-    accuracy_of_others,
-    features,
-    labeled,
-    scores,
-)
+from studies.study import TINY, Arm, Finding, Measured, Scale, SeedRuns, cpu_study, percent
+from studies.trained import Sets, Trained, accuracies, accuracy_of_others, features, labeled, scores
 from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder, Wide
@@ -246,13 +238,11 @@ def _class_gaps(runs: SeedRuns) -> Iterator[float]:
             yield measured["class, wide, %"] - measured["class, pooled, %"]
 
 
-READOUT_FLOORS = Study(
+READOUT_FLOORS = cpu_study(
     id="readout-floors",
     question="Is a feature ever below its floor in the wide readout?",
-    scales={
-        "tiny": replace(TINY, arms=3, probed=48),
-        "cpu": Scale(images=20_000, epochs=12, minutes=60, probed=2000),
-    },
+    tiny=replace(TINY, arms=3, probed=48),
+    cpu=Scale(images=20_000, epochs=12, minutes=60, probed=2000),
     arms=dict(_arms()),
     measure=floors,
     findings=(
@@ -272,7 +262,6 @@ READOUT_FLOORS = Study(
             value=lambda runs: FLOOR - min(_gaps(runs, "control")),
         ),
     ),
-    missing={"gpu": "it asks about small encoders and data"},
     conclusion=(
         "The floor is the best of raw pixels, the majority class, and pooled and wide features of "
         "the untrained network. Tasks beside the class are the dominant hue, a planted digit or "
@@ -328,15 +317,13 @@ FEW = {
     and arm.settings is not None
 }
 
-READOUT_FEW = Study(
+READOUT_FEW = cpu_study(
     id="readout-few",
     question="With few labels or none, are wide features better than pooled ones?",
-    scales={
-        "cpu": Scale(images=20_000, epochs=12, minutes=30, probed=2000),
-    },
+    tiny="its measures take a minute",
+    cpu=Scale(images=20_000, epochs=12, minutes=30, probed=2000),
     arms=FEW,
     measure=few_labels,
-    missing={"tiny": "its measures take a minute", "gpu": "it asks about small encoders and data"},
     conclusion=(
         "Neighbors agree more in the wide features in every row. Clusters do on MNIST and on the "
         "spoken digit, not on speakers or beside a planted digit, and differ by seed: `explore` "

@@ -2,17 +2,7 @@
 
 from collections.abc import Callable
 
-from studies.study import (
-    TINY,
-    Arm,
-    Finding,
-    Measured,
-    Scale,
-    SeedRuns,
-    Study,
-    above,
-    difference,
-)
+from studies.study import TINY, Arm, Finding, Measured, Scale, SeedRuns, Study, above, difference
 from studies.trained import Trained, accuracies, probes
 from widefield.metrics import large_singular_values
 from widefield.probes import extract

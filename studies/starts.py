@@ -4,7 +4,6 @@ import json
 import statistics
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 import widefield
-from studies.study import TINY, Arm, Measured, Scale, Study, percent
-from studies.trained import (
-    Sets,
-    Trained,
-    accuracies,
-    accuracy_of_others,
-    features,
-    labeled,
-)
+from studies.study import Arm, Measured, Scale, cpu_study, percent
+from studies.trained import Sets, Trained, accuracies, accuracy_of_others, features, labeled
 from widefield.data import Dataset
 from widefield.encoders import load_encoder
 from widefield.probes.features import Pixels
@@ -46,7 +38,6 @@ CHOICES: dict[str, dict[str, Any]] = {
     "lr x 0.3, norms frozen": {"init_lr_scale": 0.3, "freeze_norm_layers": True},
     "lr x 100": {"init_lr_scale": 100.0},
 }
-NO_GPU = "it asks about small data sets on a CPU"
 
 
 def _arms() -> Iterator[tuple[str, Arm]]:
@@ -92,16 +83,12 @@ def _verdict(folder: Path) -> Measured:
     }
 
 
-START_TABLE = Study(
+START_TABLE = cpu_study(
     id="starts",
     question="What does going on from an encoder gain over it, and over starting anew?",
-    scales={
-        "tiny": replace(TINY, arms=1),
-        "cpu": Scale(images=20_000, epochs=48, minutes=120),
-    },
+    cpu=Scale(images=20_000, epochs=48, minutes=120),
     arms=dict(_arms()),
     measure=before_and_after,
-    missing={"gpu": NO_GPU},
     conclusion=(
         "Random weights are the same objective in the same time. The rule that a fall of more "
         "than a point has to be ruled out was made after two seeds. Adapting gains most on MNIST, "
@@ -111,13 +98,10 @@ START_TABLE = Study(
 )
 
 
-START_CHOICES = Study(
+START_CHOICES = cpu_study(
     id="start-settings",
     question="How should an encoder go on from a start?",
-    scales={
-        "tiny": replace(TINY, arms=1),
-        "cpu": Scale(images=20_000, epochs=48, seeds=(0,), minutes=20),
-    },
+    cpu=Scale(images=20_000, epochs=48, seeds=(0,), minutes=20),
     arms={
         f"{target}, {name}": Arm(
             data=TARGETS[target],
@@ -130,7 +114,6 @@ START_CHOICES = Study(
         for name, settings in CHOICES.items()
     },
     measure=lambda trained: adapted(trained, trained.choice_sets()),
-    missing={"gpu": NO_GPU},
     conclusion=(
         "The default is 0.3: it changes the encoder less than the full rate. Layer-wise decay and "
         "frozen layers are not significantly better. The rate of 100 is a control, which ruins "
@@ -189,24 +172,18 @@ def _fine_tuned(trained: Trained, images: Dataset, known: NDArray[np.int64]) -> 
     return guess
 
 
-START_LABELS = Study(
+START_LABELS = cpu_study(
     id="five-labels",
     question="Five labels a class: is an encoder best frozen, adapted or fine-tuned?",
-    scales={
-        "cpu": Scale(images=20_000, epochs=48, minutes=30),
-    },
+    tiny="fine-tuning takes half a minute",
+    cpu=Scale(images=20_000, epochs=48, minutes=30),
     arms={
         target: Arm(
-            data=TARGETS[target],
-            start=STARTS["labels"],
-            images=2000,
-            epochs=12 / 48,
-            about=tuning,
+            data=TARGETS[target], start=STARTS["labels"], images=2000, epochs=12 / 48, about=tuning
         )
         for target, tuning in TUNING.items()
     },
     measure=five_labels,
-    missing={"tiny": "fine-tuning takes half a minute", "gpu": NO_GPU},
 )
 
 STUDIES = [START_TABLE, START_CHOICES, START_LABELS]

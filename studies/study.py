@@ -1,7 +1,7 @@
 """What a study is: encoders to train, what is measured of each, and the criteria of findings."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -59,6 +59,10 @@ TINY = Scale(
     settings={"batch_size": 24, "image_size": 16, "projector_width": 32},
 )
 """Seconds of generated images; its findings are not decided."""
+
+
+ONE_ARM = replace(TINY, arms=1)
+"""For studies whose arms differ in numbers alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +146,20 @@ class Study:
     def arms_at(self, scale: ScaleName) -> list[str]:
         """Return the names of the arms that run at a scale."""
         return list(self.arms)[: self.scales[scale].arms]
+
+
+def cpu_study(*, cpu: Scale, tiny: Scale | str = ONE_ARM, **fields: Any) -> Study:
+    """Return a study of short runs on a CPU, which has no scale gpu.
+
+    Args:
+        cpu: its size.
+        tiny: its smallest size, or the reason why it has none.
+        fields: the others of `Study`.
+    """
+    missing: dict[ScaleName, str] = {"gpu": "it asks about short runs on a CPU"}
+    if isinstance(tiny, str):
+        return Study(scales={"cpu": cpu}, missing={"tiny": tiny, **missing}, **fields)
+    return Study(scales={"tiny": tiny, "cpu": cpu}, missing=missing, **fields)
 
 
 def percent(share: float) -> float:

@@ -1,6 +1,5 @@
 """Whether the images that `classify --suggest` names help more than images by lot."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,8 +7,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
-from studies.defaults import NO_GPU
-from studies.study import TINY, Arm, Measured, Scale, Study
+from studies.study import Arm, Measured, Scale, cpu_study
 from studies.trained import Trained
 from studies.verdict import interval
 from widefield.data import open_dataset
@@ -88,20 +86,16 @@ def _arm(name: str, error: str) -> Arm:
     return Arm(data=data or "mnist", settings=None, pixels=True, about=about)
 
 
-SUGGEST = Study(
+SUGGEST = cpu_study(
     id="suggest",
     question="Do suggested images help more than images by lot, of unequal classes?",
-    scales={
-        "tiny": replace(TINY, arms=1),
-        "cpu": Scale(images=5000, epochs=18, seeds=(0,), minutes=15),
-    },
+    cpu=Scale(images=5000, epochs=18, seeds=(0,), minutes=15),
     arms={
         f"{name} ({', '.join(map(str, sizes))}), {error}": _arm(name, error)
         for name, (_, _, sizes) in SETS.items()
         for error in ERRORS
     },
     measure=after_suggestions,
-    missing=NO_GPU,
     conclusion=(
         "Errors on all other images and their mean over classes, mean of 24 draws of images and "
         "first labels, after 20 labels more than five a class. Sizes of the classes are in "

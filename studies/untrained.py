@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from studies.defaults import NO_GPU, family_rate
-from studies.study import TINY, Arm, Measured, Scale, Study
+from studies.defaults import family_rate
+from studies.study import TINY, Arm, Measured, Scale, cpu_study
 from studies.trained import Trained, features
 from widefield.data import open_dataset
 from widefield.encoders import Encoder, untrained_like
@@ -58,13 +58,11 @@ def _hits(trained: Trained, encoder: nn.Module) -> NDArray[np.bool_]:
     return cross_fit(features(encoder, test), test.labels, seed=seed)["class"].linear
 
 
-UNTRAINED = Study(
+UNTRAINED = cpu_study(
     id="untrained",
     question="Does an encoder's gain over itself untrained show without labels?",
-    scales={
-        "tiny": replace(TINY, arms=1, images=120),
-        "cpu": Scale(images=1000, epochs=1, seeds=(6,), minutes=60),
-    },
+    tiny=replace(TINY, arms=1, images=120),
+    cpu=Scale(images=1000, epochs=1, seeds=(6,), minutes=60),
     arms={
         f"{encoder}, {data}, {name}": _arm(encoder, data, name)
         for data in DATA
@@ -73,7 +71,6 @@ UNTRAINED = Study(
         for name in RUNS
     },
     measure=judged,
-    missing=NO_GPU,
     conclusion=(
         "Accuracies of a linear probe before and after training, with the 95 % interval of the "
         "difference. The rule of the verdict was made on runs of other seeds."
