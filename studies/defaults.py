@@ -29,6 +29,11 @@ def family_rate(method: str, encoder: str) -> float:
     return LR_SCALES[family_of(EncoderSettings(name=encoder))] * METHODS[method]().lr
 
 
+def short(method: str) -> dict[str, Any]:
+    """Return the settings of a method; SimCLR has the rate for short runs."""
+    return {"method": method} | ({"lr": 2e-2} if method == "simclr" else {})
+
+
 ENCODERS: dict[str, dict[str, Any]] = {
     "resnet-tiny": {},
     "mobilenetv3_small_050": {"stem": "native"},
@@ -230,7 +235,7 @@ OBJECTIVES = cpu_study(
     arms={
         f"{method} @ {plant}": Arm(
             data=data(plant),
-            settings={"method": method} | ({"lr": 2e-2} if method == "simclr" else {}),
+            settings=short(method),
             epochs=epochs / 16,
         )
         for plant in ("plain", "+shapes", "+digits", "+letters")
@@ -261,9 +266,7 @@ BITS = cpu_study(
     arms={
         f"{method} @ {count} bits": Arm(
             data=f"cifar10+bits:count={count}",
-            settings=None
-            if method == "untrained"
-            else {"method": method} | ({"lr": 2e-2} if method == "simclr" else {}),
+            settings=None if method == "untrained" else short(method),
         )
         for method in ("untrained", *BIT_METHODS)
         for count in (0, 2, 4, 8, 16)
@@ -311,8 +314,7 @@ def _age_arms() -> Iterator[tuple[str, Arm]]:
     for images, epochs in AGES.items():
         where: dict[str, Any] = {"data": "cifar10", "images": images, "epochs": epochs / 39}
         for method in ("s-diet", "row-contrast", "view-contrast", "simclr"):
-            settings = {"method": method} | ({"lr": 2e-2} if method == "simclr" else {})
-            yield f"{method} @ {images:,} images", Arm(settings=settings, **where)
+            yield f"{method} @ {images:,} images", Arm(settings=short(method), **where)
     for name, changed in REMEDIES.items():
         arm = Arm(settings={"method": "s-diet", **changed}, **where)
         yield f"s-diet, {name} @ {images:,} images", arm
