@@ -1,9 +1,10 @@
 """S-DIET beside DIET and four losses of two views: table 5, section 6.2 and figure 2."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from studies.s_diet import CHANCE_10, CHANCE_100, above_best
@@ -24,9 +25,6 @@ from studies.study import (
 from studies.trained import Trained, probes
 from widefield.metrics import tsne_map
 from widefield.probes import extract
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 METHODS = ("s-diet", "diet", "simclr", "byol", "simsiam", "barlow-twins")
 BASELINES = METHODS[1:]
@@ -62,7 +60,7 @@ def _neighbors_class(at: Tensor, y: Tensor) -> float:
     return percent((y[nearest].mode(1).values == y).float().mean())
 
 
-def _draw_both(trained: Mapping[str, Trained]) -> "Figure":
+def _draw_both(trained: Mapping[str, Trained]) -> Figure:
     """Draw the maps of S-DIET and of SimCLR, side by side."""
     return draw_maps({"S-DIET": trained["s-diet"], "SimCLR": trained["simclr"]})
 

@@ -7,10 +7,10 @@ gray version and with a uniform image of its mean color:
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
 from sklearn.model_selection import KFold, cross_val_score
@@ -23,9 +23,6 @@ from widefield.data import Dataset
 from widefield.metrics import activation_maximization, color_axes, firing_rates, tsne_map
 from widefield.probes import extract
 from widefield.probes.features import image_batch
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NEURONS, SHOWN = 32, 10
 """Features that vary most over test images: measured ones, and those in a figure."""
@@ -120,10 +117,8 @@ def neurons(trained: Trained) -> Measured:
     }
 
 
-def draw_neurons(trained: Mapping[str, Trained]) -> "Figure":
+def draw_neurons(trained: Mapping[str, Trained]) -> Figure:
     """Draw a row of images that maximize neurons for each arm."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(11, 1.2 * len(trained)), layout="constrained")
     grid = figure.subplots(len(trained), SHOWN, squeeze=False)
     for (name, arm), axes in zip(trained.items(), grid, strict=True):
@@ -149,10 +144,8 @@ def map_accuracy(trained: Trained) -> Measured:
     return {IN_MAP: percent(hits.mean())}
 
 
-def draw_maps(trained: Mapping[str, Trained]) -> "Figure":
+def draw_maps(trained: Mapping[str, Trained]) -> Figure:
     """Draw the t-SNE map of each arm, colored by class."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(3.2 * len(trained), 3.5), layout="constrained")
     grid = figure.subplots(1, len(trained), squeeze=False)[0]
     for axis, (name, arm) in zip(grid, trained.items(), strict=True):
@@ -179,10 +172,8 @@ def firing(trained: Trained) -> Measured:
     return {RATE: mean, **by_layer, CLASS: read["class"]}
 
 
-def draw_firing(trained: Mapping[str, Trained]) -> "Figure":
+def draw_firing(trained: Mapping[str, Trained]) -> Figure:
     """Draw the mean firing rate of each layer and arm."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(7, 3.5), layout="constrained")
     axis = figure.subplots()
     for name, arm in trained.items():
