@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from studies.s_diet_methods import CHANCE_10, T5_CIFAR10
-from studies.study import TOGETHER, Arm, Finding, Measured, Scale, ScaleName, Study
+from studies.s_diet_methods import T5_CIFAR10
+from studies.study import CHANCE_10, TOGETHER, Arm, Finding, Measured, Scale, ScaleName, Study
 from studies.trained import Trained, accuracies
 from widefield import losses as ours
 from widefield.config.recipes import make_recipe

@@ -2,7 +2,19 @@
 
 from collections.abc import Callable
 
-from studies.study import TINY, Arm, Finding, Measured, Scale, SeedRuns, Study, above, difference
+from studies.study import (
+    CHANCE_10,
+    CHANCE_100,
+    TINY,
+    Arm,
+    Finding,
+    Measured,
+    Scale,
+    SeedRuns,
+    Study,
+    above,
+    difference,
+)
 from studies.trained import Trained, accuracies, probes
 from widefield.metrics import large_singular_values
 from widefield.probes import extract
@@ -10,7 +22,6 @@ from widefield.probes import extract
 PAPER = {"recipe": "s-diet-paper", "precision": "32"}
 S_DIET = {"method": "s-diet", "projector_dim": 512}
 NO_PROJECTOR = {"method": "s-diet", "projector_layers": 0}
-CHANCE_10, CHANCE_100 = 15.0, 3.0  # percent
 
 
 def _normalization(trained: Trained) -> Measured:

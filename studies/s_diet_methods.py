@@ -7,9 +7,11 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from studies.s_diet import CHANCE_10, CHANCE_100, above_best
+from studies.s_diet import above_best
 from studies.seen import draw_maps
 from studies.study import (
+    CHANCE_10,
+    CHANCE_100,
     TINY,
     TOGETHER,
     Arm,

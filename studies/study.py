@@ -19,6 +19,8 @@ Measured = dict[str, Any]
 SeedRuns = Mapping[str, Measured]
 """What was measured with one seed: arm -> measures. `TOGETHER` are those of all arms at once."""
 TOGETHER = "all arms"
+CHANCE_10, CHANCE_100 = 15.0, 3.0
+"""Accuracies in percent up to which a probe of 10 or 100 classes may be at chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
