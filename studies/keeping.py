@@ -45,6 +45,11 @@ def known(views: Sequence[Tensor], features: Sequence[Tensor]) -> Any:
     return lambda x: next(h for view, h in zip(views, features, strict=True) if view is x)
 
 
+def with_term(loss: Loss, name: str, term: Tensor, weight: float = 1.0) -> Loss:
+    """Return a loss with a further term, which its parts name."""
+    return Loss(loss.total + weight * term, loss.parts | {name: term.detach()})
+
+
 SIDE = 16
 
 
@@ -79,13 +84,11 @@ class Decoded(ViewContrast):
         self.decoder_weight = config.decoder_weight
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Return the loss, for which the first view is encoded once."""
-        h = encoder(views[0])
-        known: Any = lambda x: h if x is views[0] else encoder(x)  # noqa: E731
-        loss = super()._loss(known, views, index)
-        error = self.decoder(h, views[0])
-        parts = loss.parts | {"decoder_error": error.detach()}
-        return Loss(loss.total + self.decoder_weight * error, parts)
+        """Return the loss and the error, for which each view is encoded once."""
+        h = encode_both(encoder, views)
+        loss = super()._loss(known(views, h), views, index)
+        error = self.decoder(h[0], views[0])
+        return with_term(loss, "decoder_error", error, self.decoder_weight)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,8 +152,7 @@ class Staged(WithStage):
         """Return the sum of the losses of both stages, for which each view is encoded once."""
         h, g = zip(*encode_both(lambda x: self.encode(encoder, x, 1), views), strict=True)
         loss = super()._loss(known(views, h), views, index)
-        earlier = self.earlier(known(views, g), views, index).total
-        return Loss(loss.total + earlier, loss.parts | {"earlier": earlier.detach()})
+        return with_term(loss, "earlier", self.earlier(known(views, g), views, index).total)
 
 
 class GridRows(WithStage):
@@ -176,7 +178,7 @@ class GridRows(WithStage):
         h, g = zip(*encode_both(lambda x: self.encode(encoder, x, 2), views), strict=True)
         loss = super()._loss(known(views, h), views, index)
         rows = self.rows(known(views, g), views[:1], index).total
-        return Loss(loss.total + self.grid_weight * rows, loss.parts | {"grid": rows.detach()})
+        return with_term(loss, "grid", rows, self.grid_weight)
 
 
 # Objectives that know the parameters of the views
@@ -246,8 +248,7 @@ class AugSelf(OwnViews):
         h = encode_both(encoder, pair)
         loss = super()._loss(known(pair, h), pair, index)
         error = self.error(torch.cat(h, 1), *(view_parameters(d, x.shape[2:]) for d in draws))
-        parts = loss.parts | {"prediction_error": error.detach()}
-        return Loss(loss.total + self.prediction_weight * error, parts)
+        return with_term(loss, "prediction_error", error, self.prediction_weight)
 
     @full_precision
     def error(self, h: Tensor, first: Tensor, second: Tensor) -> Tensor:
