@@ -20,7 +20,8 @@ from typing import Any
 
 from widefield.core.hardware import choose_device, machine
 
-CLOSE_ENOUGH = 0.15
+CLOSE_ENOUGH, TURNS = 0.15, 3
+SHARED: dict[str, Any] = {"max_examples": 1536, "batch_size": 128, "epochs": 4}
 
 CASES: dict[str, dict[str, Any]] = {
     "row-contrast": {"method": "row-contrast"},
@@ -64,9 +65,9 @@ def last_line(code: str, *arguments: Any) -> dict[str, Any]:
     return result
 
 
-def compare(data: str, settings: dict[str, Any], turns: int) -> dict[str, Any]:
+def compare(data: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Planned, measured, and measured over planned."""
-    done = [one_turn(data, settings) for _ in range(turns)]
+    done = [one_turn(data, settings) for _ in range(TURNS)]
     ratios = {name: [turn["ratio"][name] for turn in done] for name in done[0]["ratio"]}
     median = {name: statistics.median(values) for name, values in ratios.items()}
     return {"settings": settings, "ratio": median, "turns": done}
@@ -93,22 +94,13 @@ def main() -> int:
     parser.add_argument("data")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--case", choices=tuple(CASES), action="append")
-    parser.add_argument("--max-examples", type=int, default=1536)
-    parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--turns", type=int, default=3)
     args = parser.parse_args()
-    shared = {
-        "max_examples": args.max_examples,
-        "batch_size": args.batch_size,
-        "epochs": args.epochs,
-    }
     results: dict[str, Any] = {}
     if args.case and args.json and args.json.exists():  # the other cases stay as they are
         results = json.loads(args.json.read_text())["cases"]
     for name in args.case or CASES:
-        settings = {**shared, **CASES[name]}
-        results[name] = compare(settings.pop("data", args.data), settings, args.turns)
+        settings = SHARED | CASES[name]
+        results[name] = compare(settings.pop("data", args.data), settings)
         ratios = results[name]["ratio"]
         print(f"{name:>22}: " + ", ".join(f"{key} x {ratio}" for key, ratio in ratios.items()))
     if args.json:

@@ -18,8 +18,6 @@ each batch. Times are medians; the stores take turns.
 import argparse
 import json
 import os
-import platform
-import shutil
 import sqlite3
 import statistics
 import tempfile
@@ -31,7 +29,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.cpus import usable_cpus
+from widefield.core.hardware import choose_device, machine
 from widefield.head.storage.file import RowFileHeader
 from widefield.head.storage.journal import RecoverableRows
 
@@ -233,23 +231,24 @@ def compare(rows: int, floats: int, folder: Path, rng: np.random.Generator) -> l
             store.write(index, records)
         store.close()
     times: dict[tuple[str, str], list[tuple[float, float]]] = {}
+
+    def take(name: str, cache: str, index: Index) -> None:
+        """Time one batch of a store."""
+        times.setdefault((name, cache), []).append(timed(stores[name], *batch(index)))
+
     for _ in range(COLD_ROUNDS):
         drop_pages(folder)
         for name, store in stores.items():
             store.open()
-            times.setdefault((name, "cold"), []).append(
-                timed(store, *batch(rng.choice(n, rows, replace=False)))
-            )
+            take(name, "cold", rng.choice(n, rows, replace=False))
             store.close()
     for store in stores.values():
         store.open()
         store.read(np.arange(n))
     order = rng.permutation(n)
     for begin in range(0, n - rows, rows)[:WARM_ROUNDS]:
-        for name, store in stores.items():
-            times.setdefault((name, "warm"), []).append(
-                timed(store, *batch(order[begin : begin + rows]))
-            )
+        for name in stores:
+            take(name, "warm", order[begin : begin + rows])
     for store in stores.values():
         store.close()
     return [
@@ -267,39 +266,27 @@ def compare(rows: int, floats: int, folder: Path, rng: np.random.Generator) -> l
 
 
 def main() -> None:
-    """Compare, print, and write the numbers."""
+    """Compare, and write the numbers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args()
     results = []
     for floats in (128, 512):
         for rows in (256, 4096):
-            folder = Path(tempfile.mkdtemp(prefix="widefield-stores-"))
-            try:
-                results += compare(rows, floats, folder, np.random.default_rng(0))
-            finally:
-                shutil.rmtree(folder)
-    for r in results:
-        print(
-            f"{r['store']:>8} {r['cache']} {r['rows']:5} rows of {r['floats']} floats: read "
-            f"{r['read_ms']:8.2f} ms, write {r['write_ms']:8.2f} ms, "
-            f"{r['rows_per_second']:10,.0f} rows/s"
-        )
-    if options.json:
-        machine = {
-            "cpu": f"{platform.machine()}, {usable_cpus()} cores",
+            with tempfile.TemporaryDirectory(prefix="widefield-stores-") as folder:
+                results += compare(rows, floats, Path(folder), np.random.default_rng(0))
+    report = {
+        "command": "python benchmarks/store_comparison.py --json FILE",
+        "machine": {
+            **machine(choose_device("auto")),
             "load": os.getloadavg()[0],
-            "python": platform.python_version(),
             "numpy": np.__version__,
             "lmdb": version("lmdb"),
             "sqlite": sqlite3.sqlite_version,
-        }
-        report = {
-            "command": "python benchmarks/store_comparison.py --json FILE",
-            "machine": machine,
-            "results": results,
-        }
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
+        },
+        "results": results,
+    }
+    options.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

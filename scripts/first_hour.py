@@ -10,8 +10,6 @@ benchmarks/results/first_hour.json keeps the times and the machine.
 
 import csv
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,10 +18,10 @@ from pathlib import Path
 import torch
 from PIL import Image
 
+from release_check import ROOT, run
 from widefield.core.hardware import machine
 from widefield.data import open_dataset
 
-ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "first_hour.md"
 RESULTS = ROOT / "benchmarks" / "results" / "first_hour.json"
 IMAGES, LABELS, WIDTH = 2000, 10, 100
@@ -67,18 +65,8 @@ def make_folder(root: Path, source: str) -> None:
 
 def printed(root: Path, words: list[str]) -> str:
     """Return what a command that succeeds prints, as a file gets it."""
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    environment |= {"COLUMNS": str(WIDTH), "XDG_CACHE_HOME": str(root / "cache")}
-    done = subprocess.run(
-        words,
-        cwd=root,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=True,
-    )
-    return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
+    text = run(words, root, COLUMNS=str(WIDTH), XDG_CACHE_HOME=str(root / "cache"))
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
 def install(root: Path) -> float:

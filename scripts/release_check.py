@@ -20,6 +20,7 @@ import time
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
@@ -62,15 +63,8 @@ NOT_HERE = ("--download", "--feature digits")
 def run(words: list[str], folder: Path, **variables: str) -> str:
     """Run a command that succeeds, and return its output."""
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | variables
-    done = subprocess.run(
-        words,
-        cwd=folder,
-        env=env,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run(words, cwd=folder, env=env, check=False, **pipes)
     if done.returncode:
         raise SystemExit(f"failed: {shlex.join(words)}\n{done.stdout[-4000:]}")
     return done.stdout
@@ -126,9 +120,8 @@ def tried(python: str, wheel: Path, constraints: Path, folder: Path) -> dict[str
     run([inside, "-c", PHOTOS], folder, **env)
     for words in readme_commands():
         run(words, folder, **env)
-    code = "\n".join(
-        re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
-    )
+    readme = (ROOT / "README.md").read_text()
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S))
     (folder / "python").mkdir()
     run([inside, "-c", code], folder / "python", **env)
     found["readme_seconds"] = round(time.monotonic() - begin)
@@ -154,15 +147,8 @@ def api_tests(python: str, folder: Path, env: dict[str, str]) -> str:
     where = run([python, "-c", "import widefield; print(widefield.__file__)"], folder, **env)
     assert str(folder) in where, f"the tests would run {where}"
     examples = [f"widefield.{module}" for module in MODULES]
-    words = [
-        python,
-        "-m",
-        "pytest",
-        "-q",
-        "--doctest-modules",
-        "-o",
-        "doctest_optionflags=ELLIPSIS NORMALIZE_WHITESPACE",
-    ]
+    flags = ["-o", "doctest_optionflags=ELLIPSIS NORMALIZE_WHITESPACE"]
+    words = [python, "-m", "pytest", "-q", "--doctest-modules", *flags]
     return run([*words, "tests", "--pyargs", *examples], folder, **env).strip().splitlines()[-1]
 
 

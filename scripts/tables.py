@@ -21,10 +21,8 @@ import arguments
 import losses
 import view_pictures
 from pages import (
-    architecture,
     audit,
     data,
-    distill,
     explore,
     methods,
     papers,
@@ -33,8 +31,8 @@ from pages import (
     readme,
     recipes,
     rows,
+    starts,
     steps,
-    suggest,
     untrained,
     verdicts,
     views,
@@ -62,14 +60,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "verdicts": verdicts.verdicts,
     "untrained": untrained.agreement,
     "untrained-encoders": untrained.by_encoder,
-    "suggest": suggest.suggested,
-    "common-starts": distill.common_starts,
-    "distill": distill.distill,
+    "common-starts": starts.common_starts,
     "explore-planted": explore.planted,
     "explore-cost": explore.cost,
-    "explore-maps": explore.maps,
-    "explore-clusters": explore.clusters,
-    "explore-granularity": explore.granularity,
     "head": rows.head,
     "stores": rows.stores,
     "plans": rows.plans,
@@ -86,7 +79,6 @@ FILES: dict[str, Callable[[], str]] = {
     "src/widefield/losses.py": losses.source,
     "docs/studies.md": studies_page.text,
     "docs/api.txt": api.text,
-    "docs/architecture.svg": architecture.svg,
 }
 """Every file that is written whole, by its path."""
 

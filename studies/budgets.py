@@ -1,12 +1,11 @@
 """What short runs learn, on few images and on many, with encoders of three families."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from studies.defaults import family_rate
-from studies.study import TINY, Arm, Measured, Scale, Study
-from studies.trained import Trained, features, scores, validated
+from studies.study import Arm, Scale, cpu_study
+from studies.trained import validated, with_neighbors
 
 ENCODERS: dict[str, dict[str, Any]] = {
     "resnet-tiny": {},
@@ -53,21 +52,12 @@ def _arms() -> Iterator[tuple[str, Arm]]:
                         yield f"{encoder}, {images:,} images, {LENGTHS[place]} @ {method}", arm
 
 
-def neighbors(trained: Trained) -> Measured:
-    """Return linear-probe and 20-nearest-neighbor accuracy on the test file."""
-    sets = trained.sets(5000)
-    h = [features(trained.encoder, images) for images in sets]
-    linear, knn = scores(h, *sets), scores(h, *sets, measure="knn")
-    return {"class, %": linear["class"], "class by neighbors, %": knn["class"]}
-
-
-BUDGETS = Study(
+BUDGETS = cpu_study(
     id="budgets",
     question="What do short runs learn, on few images and on many, with three encoders?",
-    scales={"tiny": replace(TINY, arms=1), "cpu": Scale(images=ALL, epochs=56, minutes=600)},
+    cpu=Scale(images=ALL, epochs=56, minutes=600),
     arms=dict(_arms()),
-    measure=neighbors,
-    missing={"gpu": "it asks about short runs on a CPU"},
+    measure=lambda trained: with_neighbors(trained.encoder, trained.sets(5000)),
     conclusion=(
         "Probes are fitted on 5,000 training images. Each baseline has the best of three learning "
         "rates, chosen on further images; ours have their defaults. The default is view-contrast "
@@ -77,13 +67,10 @@ BUDGETS = Study(
     ),
 )
 
-BUDGET_RATES = Study(
+BUDGET_RATES = cpu_study(
     id="budget-rates",
     question="Which learning rate does each method take in short runs?",
-    scales={
-        "tiny": replace(TINY, arms=1),
-        "cpu": Scale(images=SOME, epochs=8, seeds=(0,), minutes=12),
-    },
+    cpu=Scale(images=SOME, epochs=8, seeds=(0,), minutes=12),
     arms={
         f"{method} @ lr x {factor:.2g}": Arm(
             data="cifar10",
@@ -94,7 +81,6 @@ BUDGET_RATES = Study(
         for factor in (1 / 3, 1.0, 3.0)
     },
     measure=validated,
-    missing=BUDGETS.missing,
 )
 
 STUDIES = [BUDGETS, BUDGET_RATES]

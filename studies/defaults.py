@@ -1,7 +1,6 @@
 """The choices behind the defaults: rates, weights, batches, moments of rows, objectives, bits."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,20 +8,30 @@ from torch import Tensor
 from torch.nn import functional
 
 from studies.equal_time import data
-from studies.study import TINY, Arm, Measured, Scale, ScaleName, Study
-from studies.trained import Trained, accuracies, features, probes, scores, validated
+from studies.study import Arm, Measured, Scale, Study, cpu_study, percent
+from studies.trained import (
+    Trained,
+    accuracies,
+    by_task,
+    features,
+    probes,
+    validated,
+    with_neighbors,
+)
 from widefield.config.defaults import LR_SCALES
 from widefield.encoders import family_of
 from widefield.encoders.settings import EncoderSettings
 from widefield.methods import METHODS
 
-ONE_ARM = replace(TINY, arms=1)
-NO_GPU: dict[ScaleName, str] = {"gpu": "defaults are chosen for runs on a CPU"}
-
 
 def family_rate(method: str, encoder: str) -> float:
     """Return the learning rate of a method with the family of an encoder."""
     return LR_SCALES[family_of(EncoderSettings(name=encoder))] * METHODS[method]().lr
+
+
+def short(method: str) -> dict[str, Any]:
+    """Return the settings of a method; SimCLR has the rate for short runs."""
+    return {"method": method} | ({"lr": 2e-2} if method == "simclr" else {})
 
 
 ENCODERS: dict[str, dict[str, Any]] = {
@@ -68,36 +77,24 @@ def _rate_arms() -> Iterator[tuple[str, Arm]]:
             yield f"{name}, 32 pixels @ {beside}", arm
 
 
-LEARNING_RATES = Study(
+LEARNING_RATES = cpu_study(
     id="learning-rates",
     question="Which learning rate does each family of encoders take?",
-    scales={
-        "tiny": ONE_ARM,
-        "cpu": Scale(
-            images=2000,
-            epochs=6,
-            seeds=(0,),
-            minutes=90,
-            settings={"method": "s-diet", "batch_size": 64},
-        ),
-    },
+    cpu=Scale(
+        images=2000,
+        epochs=6,
+        seeds=(0,),
+        minutes=90,
+        settings={"method": "s-diet", "batch_size": 64},
+    ),
     arms=dict(_rate_arms()),
     measure=validated,
-    missing=NO_GPU,
     conclusion=(
         "Rates are multiples of the method's own; what is beside them has the family's rate, which "
         "`widefield.config.defaults.LR_SCALES` holds. Networks with batch norm take 0.3 to 1 of a "
         "method's rate, and networks without and transformers 0.03."
     ),
 )
-
-
-def with_neighbors(trained: Trained) -> Measured:
-    """Return linear-probe and 20-nearest-neighbor accuracy on further training images."""
-    sets = trained.probe_set(), trained.validation_set()
-    h = [features(trained.encoder, images) for images in sets]
-    linear, knn = scores(h, *sets), scores(h, *sets, measure="knn")
-    return {"class, %": linear["class"], "class by neighbors, %": knn["class"]}
 
 
 TRANSFORMER = "vit_tiny_patch16_224"
@@ -113,23 +110,19 @@ def _row_arms() -> Iterator[tuple[str, Arm]]:
             yield f"{TRANSFORMER}, {method} @ rows' rate: {rows}", arm
 
 
-ROW_RATES = Study(
+ROW_RATES = cpu_study(
     id="row-rates",
     question="How fast should rows move where an encoder learns slowly?",
-    scales={
-        "tiny": ONE_ARM,
-        "cpu": Scale(
-            images=500,
-            epochs=55,
-            seeds=(0, 1),
-            encoder=TRANSFORMER,
-            minutes=20,
-            settings={"stem": "native", "batch_size": 64},
-        ),
-    },
+    cpu=Scale(
+        images=500,
+        epochs=55,
+        seeds=(0, 1),
+        encoder=TRANSFORMER,
+        minutes=20,
+        settings={"stem": "native", "batch_size": 64},
+    ),
     arms=dict(_row_arms()),
-    measure=with_neighbors,
-    missing=NO_GPU,
+    measure=lambda trained: with_neighbors(trained.encoder, trained.choice_sets()),
     conclusion="Rows keep the method's own rate where the encoder takes a smaller one.",
 )
 
@@ -159,36 +152,29 @@ def _weight_arms() -> Iterator[tuple[str, Arm]]:
             yield f"{images:,} images, {epochs} epochs @ weight {name}", arm
 
 
-CONTRAST_WEIGHTS = Study(
+CONTRAST_WEIGHTS = cpu_study(
     id="contrast-weights",
     question="How sharp a contrast, and how much of the cross-entropy, does view-contrast take?",
-    scales={
-        "tiny": ONE_ARM,
-        "cpu": Scale(
-            images=45_000,
-            epochs=60,
-            seeds=(0, 1),
-            minutes=400,
-            probed=5000,
-            settings={"method": "view-contrast"},
-        ),
-    },
+    cpu=Scale(
+        images=45_000,
+        epochs=60,
+        seeds=(0, 1),
+        minutes=400,
+        probed=5000,
+        settings={"method": "view-contrast"},
+    ),
     arms=dict(_weight_arms()),
     measure=validated,
-    missing=NO_GPU,
     conclusion=(
         "A larger weight learns the class faster and keeps less of the digit. Runs of 3,000 steps "
         "or more take weight 3 and scale 5, runs of 600 to 3,000 steps scale 20."
     ),
 )
 
-BATCH_SIZE = Study(
+BATCH_SIZE = cpu_study(
     id="batch-size",
     question="How large should a batch be where images are few?",
-    scales={
-        "tiny": ONE_ARM,
-        "cpu": Scale(images=2000, epochs=48, seeds=(0,), minutes=6),
-    },
+    cpu=Scale(images=2000, epochs=48, seeds=(0,), minutes=6),
     arms={
         f"{images:,} images @ batches of {batch}": Arm(
             data="cifar10",
@@ -200,23 +186,19 @@ BATCH_SIZE = Study(
         for batch in (32, 64, 128, 256)
     },
     measure=validated,
-    missing=NO_GPU,
     conclusion="Every run is shown 24,000 images, counted with repetition.",
 )
 
-MOMENTS = Study(
+MOMENTS = cpu_study(
     id="moments",
     question="What do compact moments of the head's rows cost in accuracy?",
-    scales={
-        "tiny": ONE_ARM,
-        "cpu": Scale(
-            images=2000,
-            epochs=15,
-            seeds=(0, 1, 2, 3, 4),
-            minutes=12,
-            settings={"method": "row-contrast"},
-        ),
-    },
+    cpu=Scale(
+        images=2000,
+        epochs=15,
+        seeds=(0, 1, 2, 3, 4),
+        minutes=12,
+        settings={"method": "row-contrast"},
+    ),
     arms={
         "float32": Arm(data=data("+digits")),
         "bf16": Arm(data=data("+digits"), settings={"head_moments": "bf16"}),
@@ -224,12 +206,10 @@ MOMENTS = Study(
             data=data("+digits"), settings={"head_second_moment": "row"}
         ),
         "both": Arm(
-            data=data("+digits"),
-            settings={"head_moments": "bf16", "head_second_moment": "row"},
+            data=data("+digits"), settings={"head_moments": "bf16", "head_second_moment": "row"}
         ),
     },
     measure=probes,
-    missing=NO_GPU,
 )
 
 OBJECTIVES_EPOCHS = {
@@ -248,24 +228,20 @@ OBJECTIVES_EPOCHS = {
 }
 """Objective -> epochs that take as long as 16 of the bare encoder."""
 
-OBJECTIVES = Study(
+OBJECTIVES = cpu_study(
     id="objectives",
     question="What does every objective learn in a minute, at its default settings?",
-    scales={
-        "tiny": ONE_ARM,
-        "cpu": Scale(images=5000, epochs=16, seeds=(0, 1), minutes=90),
-    },
+    cpu=Scale(images=5000, epochs=16, seeds=(0, 1), minutes=90),
     arms={
         f"{method} @ {plant}": Arm(
             data=data(plant),
-            settings={"method": method} | ({"lr": 2e-2} if method == "simclr" else {}),
+            settings=short(method),
             epochs=epochs / 16,
         )
         for plant in ("plain", "+shapes", "+digits", "+letters")
         for method, epochs in OBJECTIVES_EPOCHS.items()
     },
     measure=probes,
-    missing=NO_GPU,
     conclusion="SimCLR has the rate for short runs. Supervised training is the ceiling.",
 )
 
@@ -279,26 +255,23 @@ BIT_METHODS = (
     "byol",
 )
 
-BITS = Study(
+BITS = cpu_study(
     id="bits",
     question="How many planted bits suppress the class, by objective?",
     published=(
         "with SimCLR, the class falls to chance as bits are added: Chen, Luo and Li (2021), "
         "section 4"
     ),
-    scales={"tiny": ONE_ARM, "cpu": Scale(images=2000, epochs=6, seeds=(0, 1), minutes=25)},
+    cpu=Scale(images=2000, epochs=6, seeds=(0, 1), minutes=25),
     arms={
         f"{method} @ {count} bits": Arm(
             data=f"cifar10+bits:count={count}",
-            settings=None
-            if method == "untrained"
-            else {"method": method} | ({"lr": 2e-2} if method == "simclr" else {}),
+            settings=None if method == "untrained" else short(method),
         )
         for method in ("untrained", *BIT_METHODS)
         for count in (0, 2, 4, 8, 16)
     },
     measure=probes,
-    missing=NO_GPU,
     conclusion=(
         "A random integer of so many bits fills constant channels that no view changes. At 16 bits "
         "every objective is below the untrained encoder and near chance, and at 8 bits every one "
@@ -313,18 +286,16 @@ RATE_EPOCHS = {"row-contrast": 7, "diet": 7, "dcl": 3, "lejepa": 3, "byol": 5, "
 
 def _rates(method: str) -> Study:
     """Return the study that chooses the learning rate of an objective for short runs."""
-    return Study(
+    return cpu_study(
         id=f"rate-{method}",
         question=f"Which learning rate does {method} take in half a minute?",
-        scales={
-            "cpu": Scale(images=5000, epochs=RATE_EPOCHS.get(method, 4), seeds=(0,), minutes=2)
-        },
+        tiny="it is the same for every objective",
+        cpu=Scale(images=5000, epochs=RATE_EPOCHS.get(method, 4), seeds=(0,), minutes=2),
         arms={
             f"lr {lr:g}": Arm(data=data("+digits"), settings={"method": method, "lr": lr})
             for lr in (2e-3, 6e-3, 2e-2)
         },
         measure=validated,
-        missing={"tiny": "it is the same for every objective", **NO_GPU},
     )
 
 
@@ -343,8 +314,7 @@ def _age_arms() -> Iterator[tuple[str, Arm]]:
     for images, epochs in AGES.items():
         where: dict[str, Any] = {"data": "cifar10", "images": images, "epochs": epochs / 39}
         for method in ("s-diet", "row-contrast", "view-contrast", "simclr"):
-            settings = {"method": method} | ({"lr": 2e-2} if method == "simclr" else {})
-            yield f"{method} @ {images:,} images", Arm(settings=settings, **where)
+            yield f"{method} @ {images:,} images", Arm(settings=short(method), **where)
     for name, changed in REMEDIES.items():
         arm = Arm(settings={"method": "s-diet", **changed}, **where)
         yield f"s-diet, {name} @ {images:,} images", arm
@@ -356,7 +326,7 @@ def _age_arms() -> Iterator[tuple[str, Arm]]:
 
 def with_match(trained: Trained) -> Measured:
     """Return the class, and how often a row is the nearest of 256 to its example's projection."""
-    measured: Measured = {f"{t}, %": v for t, v in accuracies(trained, trained.encoder).items()}
+    measured = by_task(accuracies(trained.encoder, trained.test_sets()))
     rows = _rows(trained)
     if rows is None or trained.projected is None:
         return measured
@@ -366,7 +336,7 @@ def with_match(trained: Trained) -> Measured:
         (z[group] @ rows[group].T).argmax(1) == torch.arange(len(group))
         for group in torch.split(order, 256)
     ]
-    return measured | {"rows that match, %": round(100 * torch.cat(hits).float().mean().item(), 2)}
+    return measured | {"rows that match, %": percent(torch.cat(hits).float().mean())}
 
 
 def _rows(trained: Trained) -> Tensor | None:
@@ -377,16 +347,12 @@ def _rows(trained: Trained) -> Tensor | None:
     return None if head is None else functional.normalize(head["rows"]["row"], dim=1)
 
 
-STALENESS = Study(
+STALENESS = cpu_study(
     id="staleness",
     question="What does it cost that rows of a large data set are old, and what helps?",
-    scales={
-        "tiny": ONE_ARM,
-        "cpu": Scale(images=50_000, epochs=39, seeds=(0,), minutes=40, probed=5000),
-    },
+    cpu=Scale(images=50_000, epochs=39, seeds=(0,), minutes=40, probed=5000),
     arms=dict(_age_arms()),
     measure=with_match,
-    missing=NO_GPU,
     conclusion=(
         "Every run has 390 steps of 256 images, so more images mean fewer visits and older rows; "
         "this does not separate the two. Chance of a match is 0.4 %. Where each example is seen "

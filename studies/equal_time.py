@@ -1,10 +1,9 @@
 """What the methods learn in equal time, for the pooled and the wide readout."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
-from studies.study import TINY, Arm, Scale, Study
+from studies.study import ONE_ARM, Arm, Scale, Study, cpu_study
 from studies.trained import probes, validated
 
 PLANTS = ("plain", "+digits", "+shapes", "+letters")
@@ -37,7 +36,7 @@ EQUAL_TIME = Study(
     id="equal-time",
     question="What do the methods learn of 5,000 images in equal time?",
     scales={
-        "tiny": replace(TINY, arms=1),
+        "tiny": ONE_ARM,
         "cpu": Scale(images=5000, epochs=25, minutes=150),
         "gpu": Scale(images=None, epochs=250, encoder="resnet18", minutes=600),
     },
@@ -52,16 +51,12 @@ EQUAL_TIME = Study(
     ),
 )
 
-EQUAL_TIME_ALL = Study(
+EQUAL_TIME_ALL = cpu_study(
     id="equal-time-50000",
     question="What do the methods learn of all 50,000 images, in the time of 4 epochs of ours?",
-    scales={
-        "tiny": replace(TINY, arms=1),
-        "cpu": Scale(images=None, epochs=6, minutes=60, probed=5000),
-    },
+    cpu=Scale(images=None, epochs=6, minutes=60, probed=5000),
     arms=dict(_arms(("plain",), longest=6, scaled=4 / 18)),
     measure=probes,
-    missing={"gpu": "it asks about short runs"},
 )
 
 LENGTHS: dict[int, dict[int, tuple[str, int]]] = {
@@ -97,16 +92,12 @@ def _length_arms() -> Iterator[tuple[str, Arm]]:
                 yield f"{row} @ {name}, {plant}", arm
 
 
-RUN_LENGTH = Study(
+RUN_LENGTH = cpu_study(
     id="run-length",
     question="How does the default compare with SimCLR, from the shortest runs to the longest?",
-    scales={
-        "tiny": replace(TINY, arms=1),
-        "cpu": Scale(images=None, epochs=93, minutes=1000, probed=5000),
-    },
+    cpu=Scale(images=None, epochs=93, minutes=1000, probed=5000),
     arms=dict(_length_arms()),
     measure=probes,
-    missing={"gpu": "lengths are those of a run on a CPU"},
     conclusion=(
         "Of view-contrast and row-contrast, the default is the one that measured better at that "
         "length. Both take the same time to within a ninth, but the default takes a third more "
@@ -205,13 +196,10 @@ TRIED: dict[str, tuple[int, dict[str, dict[str, Any]]]] = {
 }
 """Method -> epochs, and the settings tried: name -> what differs from the default."""
 
-SETTINGS = Study(
+SETTINGS = cpu_study(
     id="settings",
     question="Which settings does every method take in runs of equal time?",
-    scales={
-        "tiny": replace(TINY, arms=1),
-        "cpu": Scale(images=5000, epochs=25, seeds=(0,), minutes=120),
-    },
+    cpu=Scale(images=5000, epochs=25, seeds=(0,), minutes=120),
     arms={
         f"{method}, {name} @ {plant}": Arm(
             data=data(plant), settings={"method": method, **settings}, epochs=epochs / 25
@@ -221,7 +209,6 @@ SETTINGS = Study(
         for plant in ("+digits", "plain")
     },
     measure=validated,
-    missing={"gpu": "defaults are chosen for runs on a CPU"},
     conclusion=(
         "Scored on images of the training file that are not trained on. The standard error is 0.9 "
         "points. The rule of choice is the same for all but ours, which stand at their defaults: "

@@ -123,10 +123,7 @@ AUDIO = {"speech": SPEECH, "background": SOUND, "both": BOTH}
 SPECTRAL, WAVEFORM = "specaug:published", "waveaug:published"
 AUDIO_TINY = replace(FIRST, settings={"batch_size": 24, "projector_width": 32})
 AUDIO_CPU = Scale(
-    images=1500,
-    epochs=6,
-    minutes=15,
-    settings={"method": "simclr", "batch_size": 32, "lr": 4e-3},
+    images=1500, epochs=6, minutes=15, settings={"method": "simclr", "batch_size": 32, "lr": 4e-3}
 )
 AUDIO_GPU = Scale(
     images=None, epochs=200, encoder="resnet18", minutes=60, settings={**PAPER, "batch_size": 128}

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from statistics import mean
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from torch import Generator, Tensor, nn
 
 from studies.feature_dropout import CPU, DATA, EXPERT, GPU, LEARNED, MASKED, PLANTS, T1, T3
@@ -20,9 +20,6 @@ from widefield.probes import extract, fit_linear
 from widefield.probes.features import image_batch
 from widefield.views import Augmentation, AugmentContext, build_views
 from widefield.views.simple import Identity
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 VIEWS = 1200
 """Views of one histogram, as published."""
@@ -126,10 +123,8 @@ def of_probabilities(p: Tensor) -> Measured:
     }
 
 
-def histograms(panels: Mapping[str, tuple[Tensor, Tensor]]) -> "Figure":
+def histograms(panels: Mapping[str, tuple[Tensor, Tensor]]) -> Figure:
     """Draw P(correct) under views, filled, and on plain images, an outline; one panel for each."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(3.4 * len(panels), 2.8), layout="constrained")
     edges = np.linspace(0, 1, BINS + 1)
     for axes, (title, (under, plain)) in zip(
@@ -144,10 +139,8 @@ def histograms(panels: Mapping[str, tuple[Tensor, Tensor]]) -> "Figure":
     return figure
 
 
-def gallery(rows: Iterable[tuple[str, Trained]], *, images: int = 3) -> "Figure":
+def gallery(rows: Iterable[tuple[str, Trained]], *, images: int = 3) -> Figure:
     """Draw test images with two views of each and what the first one changes."""
-    from matplotlib.figure import Figure
-
     rows = list(rows)
     names = ("image", "view", "view", f"change x {_LOUDER}")
     figure = Figure(figsize=(1.0 * 4 * images + 1.2, 1.08 * len(rows) + 0.3), layout="constrained")
@@ -254,7 +247,7 @@ def _judged(trained: Mapping[str, Trained]) -> Measured:
     return {name: round(value, 4) for name, value in measured.items()}
 
 
-def _draw_judged(trained: Mapping[str, Trained]) -> "Figure":
+def _draw_judged(trained: Mapping[str, Trained]) -> Figure:
     by, images = judge(trained[JUDGE], "shapes"), trained[JUDGE]
     plain = probabilities(by, Identity(), images, "shapes")
     return histograms(

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from studies.equal_time import data
-from studies.study import TINY, Arm, Measured, Scale, Study
-from studies.trained import Trained, features, scores
+from studies.study import TINY, Arm, Measured, Scale, cpu_study
+from studies.trained import Trained, probes
 from widefield.core.modes import eval_mode
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
@@ -43,6 +43,11 @@ def encode_both(encode: Callable[[Tensor], T], views: Sequence[Tensor]) -> list[
 def known(views: Sequence[Tensor], features: Sequence[Tensor]) -> Any:
     """Return an encoder that looks up the features of these views."""
     return lambda x: next(h for view, h in zip(views, features, strict=True) if view is x)
+
+
+def with_term(loss: Loss, name: str, term: Tensor, weight: float = 1.0) -> Loss:
+    """Return a loss with a further term, which its parts name."""
+    return Loss(loss.total + weight * term, loss.parts | {name: term.detach()})
 
 
 SIDE = 16
@@ -79,13 +84,11 @@ class Decoded(ViewContrast):
         self.decoder_weight = config.decoder_weight
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Return the loss, for which the first view is encoded once."""
-        h = encoder(views[0])
-        known: Any = lambda x: h if x is views[0] else encoder(x)  # noqa: E731
-        loss = super()._loss(known, views, index)
-        error = self.decoder(h, views[0])
-        parts = loss.parts | {"decoder_error": error.detach()}
-        return Loss(loss.total + self.decoder_weight * error, parts)
+        """Return the loss and the error, for which each view is encoded once."""
+        h = encode_both(encoder, views)
+        loss = super()._loss(known(views, h), views, index)
+        error = self.decoder(h[0], views[0])
+        return with_term(loss, "decoder_error", error, self.decoder_weight)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,8 +152,7 @@ class Staged(WithStage):
         """Return the sum of the losses of both stages, for which each view is encoded once."""
         h, g = zip(*encode_both(lambda x: self.encode(encoder, x, 1), views), strict=True)
         loss = super()._loss(known(views, h), views, index)
-        earlier = self.earlier(known(views, g), views, index).total
-        return Loss(loss.total + earlier, loss.parts | {"earlier": earlier.detach()})
+        return with_term(loss, "earlier", self.earlier(known(views, g), views, index).total)
 
 
 class GridRows(WithStage):
@@ -176,7 +178,7 @@ class GridRows(WithStage):
         h, g = zip(*encode_both(lambda x: self.encode(encoder, x, 2), views), strict=True)
         loss = super()._loss(known(views, h), views, index)
         rows = self.rows(known(views, g), views[:1], index).total
-        return Loss(loss.total + self.grid_weight * rows, loss.parts | {"grid": rows.detach()})
+        return with_term(loss, "grid", rows, self.grid_weight)
 
 
 # Objectives that know the parameters of the views
@@ -246,8 +248,7 @@ class AugSelf(OwnViews):
         h = encode_both(encoder, pair)
         loss = super()._loss(known(pair, h), pair, index)
         error = self.error(torch.cat(h, 1), *(view_parameters(d, x.shape[2:]) for d in draws))
-        parts = loss.parts | {"prediction_error": error.detach()}
-        return Loss(loss.total + self.prediction_weight * error, parts)
+        return with_term(loss, "prediction_error", error, self.prediction_weight)
 
     @full_precision
     def error(self, h: Tensor, first: Tensor, second: Tensor) -> Tensor:
@@ -432,14 +433,7 @@ class ModifiedConfig(ViewContrastConfig):
 
 def kept(trained: Trained) -> Measured:
     """Return pooled and wide accuracies on further images of the training file, in percent."""
-    sets = trained.probe_set(), trained.validation_set()
-    h = [features(trained.encoder, images) for images in sets]
-    wide = [features(trained.wide, images) for images in sets]
-    width = trained.wide.readout.config.pooled
-    return {
-        **{f"{task}, %": value for task, value in scores(h, *sets).items()},
-        **{f"{t}, wide, %": value for t, value in scores(wide, *sets, pooled=width).items()},
-    }
+    return probes(trained, trained.choice_sets())
 
 
 def _view_arms() -> Iterator[tuple[str, Arm]]:
@@ -460,16 +454,13 @@ def _view_arms() -> Iterator[tuple[str, Arm]]:
             )
 
 
-VIEWS_STUDY = Study(
+VIEWS_STUDY = cpu_study(
     id="views",
     question="Which views, and a linear decoder beside the loss or not, keep class and digit?",
-    scales={
-        "tiny": replace(TINY, arms=2),
-        "cpu": Scale(images=45_000, epochs=18, minutes=60, probed=5000),
-    },
+    tiny=replace(TINY, arms=2),
+    cpu=Scale(images=45_000, epochs=18, minutes=60, probed=5000),
     arms=dict(_view_arms()),
     measure=kept,
-    missing={"gpu": "it asks about short runs"},
     conclusion=(
         "moderate keeps more of the digit than expert, and its class accuracy is not lower. The "
         "decoder, a linear map from the features to a small gray copy of their view, gives back "
@@ -494,13 +485,10 @@ IN_EQUAL_TIME: dict[str, tuple[int, Any, str]] = {
 }
 """What is tried -> epochs of equal time, objective, views; `OwnViews` draw those of `expert`."""
 
-OBJECTIVES = Study(
+OBJECTIVES = cpu_study(
     id="keeping-objectives",
     question="Which objective beside the default keeps class and digit, in equal time?",
-    scales={
-        "tiny": replace(TINY, arms=1),
-        "cpu": Scale(images=2000, epochs=20, seeds=(0, 1, 2), minutes=40),
-    },
+    cpu=Scale(images=2000, epochs=20, seeds=(0, 1, 2), minutes=40),
     arms={
         f"{name} @ {plant}": Arm(
             data=data(plant), settings={"method": method, "views": views}, epochs=epochs / 20
@@ -510,7 +498,6 @@ OBJECTIVES = Study(
         if plant == "+digits" or name in ("default", "gentle", "moderate, decoder")
     },
     measure=kept,
-    missing={"gpu": "it asks about short runs"},
     conclusion=(
         "None is shown to be a better default. `moderate` with the decoder, and AugSelf, keep "
         "more of the pooled digit at a class within its noise; the wide readout gains nothing, "

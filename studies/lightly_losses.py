@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from studies.s_diet_methods import CHANCE_10, T5_CIFAR10
-from studies.study import TOGETHER, Arm, Finding, Measured, Scale, ScaleName, Study
+from studies.s_diet_methods import T5_CIFAR10
+from studies.study import CHANCE_10, TOGETHER, Arm, Finding, Measured, Scale, ScaleName, Study
 from studies.trained import Trained, accuracies
 from widefield import losses as ours
 from widefield.config.recipes import make_recipe
@@ -140,7 +140,8 @@ def _losses(trained: Mapping[str, Trained]) -> Measured:
 
 def _loops(trained: Mapping[str, Trained]) -> Measured:
     one = trained["simclr"]
-    mine, theirs = accuracies(one, one.encoder), accuracies(one, trained_by_lightly(one))
+    encoders = one.encoder, trained_by_lightly(one)
+    mine, theirs = (accuracies(encoder, one.test_sets()) for encoder in encoders)
     return {"ours, %": mine["class"], "lightly's loop, %": theirs["class"]}
 
 

@@ -1,6 +1,6 @@
 """The pages of the studies: what decides every row of the papers, and docs/studies.md."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,35 +75,44 @@ def own(study: Study) -> str:
     return "not run" if found is None else f"run at {found[0]} scale"
 
 
-def table(runs: Mapping[str, Measured], *, measures: Sequence[str] = ()) -> str:
+def table(runs: Mapping[str, Measured]) -> str:
     """Return a row for each arm and a column for each measure: mean ± half-width over seeds.
 
-    Arms named `ROW @ COLUMN` share a row. `measures` are those to show, by default all.
+    Arms named `ROW @ COLUMN` share a row. Measures that are no numbers are left out.
     """
     cells: dict[str, dict[str, list[float]]] = {}
     for seed in by_seed(runs).values():
         for arm, measured in seed.items():
             row, _, column = arm.partition(" @ ")
-            for name in (name for name in measured if not measures or name in measures):
-                title = f"{name} ({column})" if column else name
-                cells.setdefault(row, {}).setdefault(title, []).append(measured[name])
+            for name, value in measured.items():
+                if isinstance(value, int | float):
+                    title = f"{name} ({column})" if column else name
+                    cells.setdefault(row, {}).setdefault(title, []).append(value)
     titles = list(dict.fromkeys(title for row in cells.values() for title in row))
     lines = [["", *titles], ["---"] * (len(titles) + 1)]
     lines += [[arm, *(_cell(row.get(t, [])) for t in titles)] for arm, row in cells.items()]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def block(name: str) -> str:
-    """Return the table of a study, for other pages of the docs."""
+def runs(name: str) -> dict[str, Measured]:
+    """Return the runs of a study that has results, by `ARM | seed N`."""
     found = results(registry.study(name))
     assert found is not None, f"{name} has no results"
-    return table(found[1]["runs"])
+    kept: dict[str, Measured] = found[1]["runs"]
+    return kept
+
+
+def block(name: str) -> str:
+    """Return the table of a study, for other pages of the docs."""
+    return table(runs(name))
 
 
 def _cell(values: list[float]) -> str:
     if not values:
         return ""
     mean, half = interval(values)
+    if all(isinstance(value, int) for value in values) and half is None:
+        return f"{mean:,}"
     digits = 1 if abs(mean) >= 10 else 3
     return f"{mean:.{digits}f}" if half is None else f"{mean:.{digits}f} ± {half:.{digits}f}"
 

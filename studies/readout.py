@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from studies.packs import Packs
-from studies.study import TINY, Arm, Finding, Measured, Scale, SeedRuns, Study
-from studies.trained import Trained
+from studies.study import TINY, Arm, Finding, Measured, Scale, SeedRuns, cpu_study, percent
+from studies.trained import Sets, Trained, accuracies, accuracy_of_others, features, labeled, scores
 from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder, Wide
@@ -23,7 +23,6 @@ from widefield.encoders.readout import EXTRA, inverse_deviation, leading_directi
 from widefield.evaluation.wide import fit_on_dataset
 from widefield.metrics import density_clusters, neighbor_graph, suspected_labels, tsne_map
 from widefield.metrics.tsne import MAP_NEIGHBORS
-from widefield.probes import extract, fit_linear, majority
 from widefield.probes.features import Pixels, image_batch
 from widefield.probes.few_labels import fit_few_labels
 from widefield.train.build import DataInfo, build_run_encoder
@@ -34,34 +33,8 @@ DATA = (*CIFAR, "mnist", "photos", "spoken")
 LARGE_DATA = ("cifar10", "cifar10+digits", "cifar10+square", "mnist")
 CPU = torch.device("cpu")
 
-
-@dataclass(frozen=True)
-class Sets:
-    """Examples to fit on, and others to score."""
-
-    train: Dataset
-    test: Dataset
-
-    def targets(self) -> list[dict[str, Tensor]]:
-        """Return the labels of both."""
-        return [
-            {task: torch.from_numpy(np.asarray(y)) for task, y in d.labels.items()}
-            for d in (self.train, self.test)
-        ]
-
-    def classes(self) -> dict[str, int]:
-        """Return the number of classes of each task."""
-        return {task: len(names) for task, names in self.train.classes.items()}
-
-    def with_channels(self, channels: int) -> "Sets":
-        """Return gray images with as many channels as an encoder takes; sounds as they are."""
-        if self.train.images.dtype != np.uint8 or self.train.images.shape[3] == channels:
-            return self
-        pair = (
-            open_dataset({"x": d.images.repeat(channels, axis=3), **d.labels})
-            for d in (self.train, self.test)
-        )
-        return Sets(*pair)
+Pair = tuple[Tensor, Tensor]
+"""Features [n, K] of the training examples, and of those that are scored."""
 
 
 def open_sets(packs: Packs, name: str, n: int, seed: int, *, choice: bool = False) -> Sets:
@@ -72,32 +45,30 @@ def open_sets(packs: Packs, name: str, n: int, seed: int, *, choice: bool = Fals
     if name == "spoken":
         return _spoken(packs, n, seed)
     if name == "photos":
-        photos = open_dataset("photos", max_examples=n), open_dataset("photos:test", max_examples=n)
-        return Sets(*photos)
+        train, test = (
+            open_dataset(f"photos:{split}", max_examples=n) for split in ("train", "test")
+        )
+        return train, test
     base, _, plant = name.partition("+")
     known = f"{base}+{plant}" if plant in ("digits", "shapes") else base
-    train, test = (
-        open_dataset(
-            packs.spec(known, split),
-            max_examples=n,
-            image_size=32,
-            seed=seed,
-            held_out=split == "test",
-        )
-        for split in ("train", "test")
-    )
+    form: dict[str, Any] = {"image_size": 32, "seed": seed}
+    train_spec, test_spec = (packs.spec(known, split) for split in ("train", "test"))
+    train = open_dataset(train_spec, max_examples=n, **form)
+    test = open_dataset(test_spec, max_examples=n, held_out=True, **form)
     if choice:
-        more = open_dataset(
-            packs.spec(known, "train"), max_examples=2 * n, image_size=32, seed=seed, held_out=True
-        )
+        more = open_dataset(train_spec, max_examples=2 * n, held_out=True, **form)
         fitted_on = set(train.paths)
         test = more.subset(np.flatnonzero([path not in fitted_on for path in more.paths]))
     if name == "cifar10":
-        pair = (open_dataset(d.arrays() | {"hue": hues(d.images)}) for d in (train, test))
-        return Sets(*pair)
+        return with_hue(train), with_hue(test)
     if plant == "square":
-        return Sets(with_square(train, seed), with_square(test, seed + 3))
-    return Sets(train, test)
+        return with_square(train, seed), with_square(test, seed + 3)
+    return train, test
+
+
+def with_hue(dataset: Dataset) -> Dataset:
+    """Return images with a further task, the hue of each."""
+    return open_dataset(dataset.arrays() | {"hue": hues(dataset.images)})
 
 
 def hues(images: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -131,45 +102,51 @@ def _spoken(packs: Packs, n: int, seed: int) -> Sets:
     sounds = np.concatenate([d.images[:, 0, :, 0] for d in both])
     labels = {t: np.concatenate([d.labels[t] for d in both]) for t in both[0].labels}
     order = np.random.default_rng(seed).permutation(len(sounds))
-    pair = (
+    train, test = (
         open_dataset(
             {"sounds": sounds[rows], "sample_rate": np.array(both[0].rate)}
             | {task: y[rows] for task, y in labels.items()}
         )
         for rows in (order[:n], order[n:])
     )
-    return Sets(*pair)
+    return train, test
+
+
+def with_channels(dataset: Dataset, channels: int) -> Dataset:
+    """Return gray images with as many channels as an encoder takes; sounds as they are."""
+    if dataset.images.dtype != np.uint8 or dataset.images.shape[3] == channels:
+        return dataset
+    return open_dataset({"x": dataset.images.repeat(channels, axis=3), **dataset.labels})
 
 
 def probed_with(trained: Trained) -> tuple[nn.Module, Sets]:
     """Return the encoder of an arm, and the examples with as many channels as it takes."""
     about = trained.arm.about
     n, choice = trained.scale.probed or 0, about.get("choice", False)
-    sets = open_sets(trained.packs, about["probed"], n, trained.seed, choice=choice)
+    train, test = open_sets(trained.packs, about["probed"], n, trained.seed, choice=choice)
     if trained.arm.pixels:
-        return Pixels.of(sets.train.images), sets
+        return Pixels.of(train.images), (train, test)
     if trained.arm.settings is not None:
         assert isinstance(trained.encoder, Encoder)
-        return trained.encoder, sets.with_channels(trained.encoder.config.channels)
+        channels = trained.encoder.config.channels
+        return trained.encoder, (with_channels(train, channels), with_channels(test, channels))
     recipe = make_recipe(encoder=about["encoder"], seed=trained.seed)
-    return build_run_encoder(recipe, DataInfo.of(sets.train), CPU).eval(), sets
+    return build_run_encoder(recipe, DataInfo.of(train), CPU).eval(), (train, test)
 
 
-def probed(h: tuple[Tensor, Tensor], sets: Sets, *, pooled: int | None = None) -> dict[str, float]:
+def probed(h: Pair, sets: Sets, *, pooled: int | None = None) -> dict[str, float]:
     """Return the linear-probe accuracy of each task in percent."""
-    train_y, test_y = sets.targets()
-    found = fit_linear(h[0], train_y, h[1], test_y, classes=sets.classes(), pooled=pooled)
-    return {task: round(100 * result.accuracy, 2) for task, result in found.items()}
+    return {task: percent(s.accuracy) for task, s in scores(h, sets, pooled=pooled).items()}
 
 
-def features_of(encoder: nn.Module, sets: Sets) -> dict[str, tuple[Tensor, Tensor]]:
+def features_of(encoder: nn.Module, sets: Sets) -> dict[str, Pair]:
     """Return pooled, wide and control features of both parts.
 
     The control has as many columns as the wide features: the pooled ones, and random ReLU features
     of them.
     """
-    wide = Wide(encoder, fit_on_dataset(encoder, sets.train, device=CPU))
-    outputs = extract(wide, sets.train.inputs), extract(wide, sets.test.inputs)
+    wide = Wide(encoder, fit_on_dataset(encoder, sets[0], device=CPU))
+    outputs = features(wide, sets[0]), features(wide, sets[1])
     d = wide.readout.config.pooled
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(d, wide.dim - d, generator=generator) / d**0.5
@@ -183,21 +160,23 @@ def floors(trained: Trained) -> Measured:
     """Return the accuracies of pooled, wide and control features, or those of the pixels."""
     encoder, sets = probed_with(trained)
     if trained.arm.pixels:
-        most = majority(*sets.targets(), classes=sets.classes())
-        found = {
-            "pixels": probed(
-                (extract(encoder, sets.train.inputs), extract(encoder, sets.test.inputs)), sets
-            ),
-            "majority class": {t: round(100 * s.accuracy, 2) for t, s in most.items()},
-        }
+        found = {"pixels": accuracies(encoder, sets), "majority class": most_frequent(*sets)}
     else:
-        features = features_of(encoder, sets)
-        d = features["pooled"][0].shape[1]
+        h = features_of(encoder, sets)
+        d = h["pooled"][0].shape[1]
         found = {
-            kind: probed(h, sets, pooled=None if kind == "pooled" else d)
-            for kind, h in features.items()
+            kind: probed(pair, sets, pooled=None if kind == "pooled" else d)
+            for kind, pair in h.items()
         }
     return {f"{task}, {kind}, %": v for kind, scores in found.items() for task, v in scores.items()}
+
+
+def most_frequent(train: Dataset, test: Dataset) -> dict[str, float]:
+    """Return the accuracy of each task's most frequent class, in percent."""
+    return {
+        task: percent((test.labels[task] == np.bincount(y).argmax()).mean())
+        for task, y in train.labels.items()
+    }
 
 
 LABELS: dict[str, dict[str, Any]] = {
@@ -210,7 +189,7 @@ LABELS: dict[str, dict[str, Any]] = {
 
 def _source(name: str) -> Callable[[Packs, Scale, int], Any]:
     """Return what gives the examples of an arm to its training."""
-    return lambda packs, scale, seed: open_sets(packs, name, scale.probed or 0, seed).train.arrays()
+    return lambda packs, scale, seed: open_sets(packs, name, scale.probed or 0, seed)[0].arrays()
 
 
 def _arms() -> Iterator[tuple[str, Arm]]:
@@ -259,13 +238,11 @@ def _class_gaps(runs: SeedRuns) -> Iterator[float]:
             yield measured["class, wide, %"] - measured["class, pooled, %"]
 
 
-READOUT_FLOORS = Study(
+READOUT_FLOORS = cpu_study(
     id="readout-floors",
     question="Is a feature ever below its floor in the wide readout?",
-    scales={
-        "tiny": replace(TINY, arms=3, probed=48),
-        "cpu": Scale(images=20_000, epochs=12, minutes=60, probed=2000),
-    },
+    tiny=replace(TINY, arms=3, probed=48),
+    cpu=Scale(images=20_000, epochs=12, minutes=60, probed=2000),
     arms=dict(_arms()),
     measure=floors,
     findings=(
@@ -285,7 +262,6 @@ READOUT_FLOORS = Study(
             value=lambda runs: FLOOR - min(_gaps(runs, "control")),
         ),
     ),
-    missing={"gpu": "it asks about small encoders and data"},
     conclusion=(
         "The floor is the best of raw pixels, the majority class, and pooled and wide features of "
         "the untrained network. Tasks beside the class are the dominant hue, a planted digit or "
@@ -307,18 +283,13 @@ def few_labels(trained: Trained) -> Measured:
     - neighbors: share of examples whose label is the most frequent of their 20 nearest neighbors;
     - clusters: adjusted mutual information of labels and the clusters of `explore`.
     """
-    encoder, sets = probed_with(trained)
-    wide = Wide(encoder, fit_on_dataset(encoder, sets.train, device=CPU))
-    images = sets.train.inputs
-    features = {
-        "pixels": extract(Pixels.of(images), images),
-        "pooled": extract(encoder, images),
-        "wide": extract(wide, images),
-    }
+    encoder, (images, _) = probed_with(trained)
+    wide = Wide(encoder, fit_on_dataset(encoder, images, device=CPU))
+    seen_by = {"pixels": Pixels.of(images.inputs), "pooled": encoder, "wide": wide}
     return {
-        f"{task}, {measure}, {kind}, %": round(100 * value, 2)
-        for kind, h in features.items()
-        for task, measure, value in _without_many_labels(h, sets.train)
+        f"{task}, {measure}, {kind}, %": percent(value)
+        for kind, module in seen_by.items()
+        for task, measure, value in _without_many_labels(features(module, images), images)
     }
 
 
@@ -333,12 +304,9 @@ def _without_many_labels(h: Tensor, dataset: Dataset) -> Iterator[tuple[str, str
 
 def _few(h: NDArray[np.floating], y: NDArray[np.int64], draw: int) -> float:
     """Return the accuracy on the examples that have no label."""
-    rng, classes = np.random.default_rng(draw), int(y.max()) + 1
-    chosen = [rng.choice(np.flatnonzero(y == k), PER_CLASS, replace=False) for k in range(classes)]
-    labeled = np.concatenate(chosen)
-    guess = fit_few_labels(h, labeled, y[labeled], classes=classes).probabilities.argmax(1)
-    rest = np.setdiff1d(np.arange(len(y)), labeled)
-    return float((guess[rest] == y[rest]).mean())
+    known = labeled(y, PER_CLASS, seed=draw)
+    guess = fit_few_labels(h, known, y[known], classes=int(y.max()) + 1)
+    return accuracy_of_others(guess.probabilities.argmax(1), y, known)
 
 
 FEW = {
@@ -349,15 +317,13 @@ FEW = {
     and arm.settings is not None
 }
 
-READOUT_FEW = Study(
+READOUT_FEW = cpu_study(
     id="readout-few",
     question="With few labels or none, are wide features better than pooled ones?",
-    scales={
-        "cpu": Scale(images=20_000, epochs=12, minutes=30, probed=2000),
-    },
+    tiny="its measures take a minute",
+    cpu=Scale(images=20_000, epochs=12, minutes=30, probed=2000),
     arms=FEW,
     measure=few_labels,
-    missing={"tiny": "its measures take a minute", "gpu": "it asks about small encoders and data"},
     conclusion=(
         "Neighbors agree more in the wide features in every row. Clusters do on MNIST and on the "
         "spoken digit, not on speakers or beside a planted digit, and differ by seed: `explore` "
@@ -366,9 +332,6 @@ READOUT_FEW = Study(
 )
 
 STEPS, PENALTIES = 200, torch.logspace(-1, -4, 25)
-
-Pair = tuple[Tensor, Tensor]
-"""Features [n, K] of the training examples, and of those that are scored."""
 
 
 def reductions(trained: Trained) -> Measured:
@@ -383,9 +346,9 @@ def reductions(trained: Trained) -> Measured:
     - all: no reduction.
     """
     encoder, sets = probed_with(trained)
-    readout = fit_on_dataset(encoder, sets.train, device=CPU)
+    readout = fit_on_dataset(encoder, sets[0], device=CPU)
     with torch.no_grad():
-        raw = [_sources(encoder, d, readout.config.sources) for d in (sets.train, sets.test)]
+        raw = [_sources(encoder, d, readout.config.sources) for d in sets]
     h = standardized(raw[0][0], raw[1][0])
     sources = [standardized(*pair) for pair in zip(raw[0][1], raw[1][1], strict=True)]
     widths = [source.width for source in readout.config.sources]
@@ -399,8 +362,8 @@ def reductions(trained: Trained) -> Measured:
     }
     accuracy = {name: probed(pair, sets) for name, pair in found.items()}
     accuracy["group lasso"] = {
-        task: probed(by_group_lasso(h, sources, torch.from_numpy(y), n), sets)[task]
-        for (task, y), n in zip(sets.train.labels.items(), sets.classes().values(), strict=True)
+        task: probed(by_group_lasso(h, sources, torch.from_numpy(y), len(names)), sets)[task]
+        for (task, y), names in zip(sets[0].labels.items(), sets[0].classes.values(), strict=True)
     }
     return {f"{task}, {name}, %": v for name, a in accuracy.items() for task, v in a.items()}
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from studies.study import TINY, Arm, Finding, Measured, Scale, Study, difference
-from studies.trained import Trained, accuracies
+from studies.study import TINY, Arm, Finding, Measured, Scale, cpu_study, difference
+from studies.trained import Trained, accuracies, by_task
 from widefield.core.hardware import choose_precision
 from widefield.data import Dataset
 from widefield.encoders import Encoder
@@ -30,7 +30,7 @@ def recovered(trained: Trained) -> Measured:
     way, began = trained.arm.about["way"], time.process_time()
     encoder = _encoder(trained, trained.folder, way)
     seconds = time.process_time() - began
-    scores = {f"{task}, %": v for task, v in accuracies(trained, encoder).items()}
+    scores = by_task(accuracies(encoder, trained.test_sets()))
     if way not in ("digits", "all"):
         return scores
     return {
@@ -77,13 +77,11 @@ def _control(
     )
 
 
-RECOVER = Study(
+RECOVER = cpu_study(
     id="recover",
     question="Does a feature that pooling hides come back into the pooled features?",
-    scales={
-        "tiny": replace(TINY, arms=2),
-        "cpu": Scale(images=5000, epochs=18, minutes=20, settings={"method": "view-contrast"}),
-    },
+    tiny=replace(TINY, arms=2),
+    cpu=Scale(images=5000, epochs=18, minutes=20, settings={"method": "view-contrast"}),
     arms={way: Arm(data="cifar10+digits", about={"way": way}) for way in WAYS},
     measure=recovered,
     findings=(
@@ -104,7 +102,6 @@ RECOVER = Study(
             value=lambda runs: 3 + runs["before"]["digits, %"] - runs["no request"]["digits, %"],
         ),
     ),
-    missing={"gpu": "it asks about a small encoder"},
     conclusion=(
         "`widefield recover` trains with one plain view and two linear regressions: to the former "
         "pooled features, and to what the wide readout has beside them. Directions that predict a "

@@ -25,6 +25,12 @@ MODULES = (
     "keeping",
     "recover",
     "starts",
+    "distill",
+    "suggest",
+    "explore",
+    "maps",
+    "untrained",
+    "calibration",
 )
 """Files of this package with a list `STUDIES`: one for each paper, and our own questions."""
 

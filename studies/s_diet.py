@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 from studies.study import (
+    CHANCE_10,
+    CHANCE_100,
     TINY,
     Arm,
     Finding,
@@ -20,7 +22,6 @@ from widefield.probes import extract
 PAPER = {"recipe": "s-diet-paper", "precision": "32"}
 S_DIET = {"method": "s-diet", "projector_dim": 512}
 NO_PROJECTOR = {"method": "s-diet", "projector_layers": 0}
-CHANCE_10, CHANCE_100 = 15.0, 3.0  # percent
 
 
 def _normalization(trained: Trained) -> Measured:
@@ -28,7 +29,7 @@ def _normalization(trained: Trained) -> Measured:
     measured = probes(trained)
     if trained.projected is None:
         return measured
-    after = accuracies(trained, trained.projected)
+    after = accuracies(trained.projected, trained.test_sets())
     h = extract(trained.projected, trained.test_set().inputs)
     return {
         **measured,
@@ -97,12 +98,11 @@ T3 = Study(
 
 def _digit_kept_and_masked(trained: Trained) -> Measured:
     """Accuracy of the class, which image and digit share, with the digit and without it."""
-    pooled = trained.wide.readout.config.pooled
     read: Measured = {}
     for name, ending in (("kept", ""), ("masked", ":masked")):
-        before = accuracies(trained, trained.encoder, ending=ending)
-        wide = accuracies(trained, trained.wide, ending=ending, pooled=pooled)
-        read |= {f"digit {name}, %": before["class"], f"digit {name}, wide, %": wide["class"]}
+        found = probes(trained, trained.test_sets(ending))
+        read[f"digit {name}, %"] = found["class, %"]
+        read[f"digit {name}, wide, %"] = found["class, wide, %"]
     return read
 
 

@@ -1,13 +1,17 @@
 """S-DIET beside DIET and four losses of two views: table 5, section 6.2 and figure 2."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
-from studies.s_diet import CHANCE_10, CHANCE_100, above_best
+from studies.s_diet import above_best
+from studies.seen import draw_maps
 from studies.study import (
+    CHANCE_10,
+    CHANCE_100,
     TINY,
     TOGETHER,
     Arm,
@@ -18,13 +22,11 @@ from studies.study import (
     Study,
     above,
     difference,
+    percent,
 )
 from studies.trained import Trained, probes
 from widefield.metrics import tsne_map
 from widefield.probes import extract
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 METHODS = ("s-diet", "diet", "simclr", "byol", "simsiam", "barlow-twins")
 BASELINES = METHODS[1:]
@@ -57,22 +59,12 @@ def _map(trained: Trained) -> tuple[Tensor, Tensor]:
 
 def _neighbors_class(at: Tensor, y: Tensor) -> float:
     nearest = torch.cdist(at, at).fill_diagonal_(torch.inf).topk(10, largest=False).indices
-    return round(100 * float((y[nearest].mode(1).values == y).float().mean()), 2)
+    return percent((y[nearest].mode(1).values == y).float().mean())
 
 
-def _draw_maps(trained: Mapping[str, Trained]) -> "Figure":
-    """t-SNE of S-DIET and of SimCLR, side by side, in the colors of the classes."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 4.6), layout="constrained")
-    for axes, arm in zip(figure.subplots(1, 2), ("s-diet", "simclr"), strict=True):
-        at, y = _map(trained[arm])
-        drawn = axes.scatter(*at.T, c=y, cmap="tab10", s=4, linewidths=0)
-        axes.set(title={"s-diet": "S-DIET", "simclr": "SimCLR"}[arm], xticks=[], yticks=[])
-        axes.set_aspect("equal", adjustable="datalim")
-    names = trained["s-diet"].test_set().classes["class"]
-    figure.legend(drawn.legend_elements(num=None)[0], names, loc="outside lower center", ncols=5)
-    return figure
+def _draw_both(trained: Mapping[str, Trained]) -> Figure:
+    """Draw the maps of S-DIET and of SimCLR, side by side."""
+    return draw_maps({"S-DIET": trained["s-diet"], "SimCLR": trained["simclr"]})
 
 
 def _six_methods(data: str, published: str, chance: float, *more: Finding) -> Study:
@@ -119,7 +111,7 @@ def _six_methods(data: str, published: str, chance: float, *more: Finding) -> St
             *more,
         ),
         together=_maps if more else None,
-        figure=_draw_maps if more else None,
+        figure=_draw_both if more else None,
     )
 
 

@@ -7,25 +7,22 @@ gray version and with a uniform image of its mean color:
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
-from studies.study import Measured
-from studies.trained import Trained, scores
+from studies.study import Measured, percent
+from studies.trained import Trained, accuracies, scores
 from widefield.data import Dataset
 from widefield.metrics import activation_maximization, color_axes, firing_rates, tsne_map
 from widefield.probes import extract
 from widefield.probes.features import image_batch
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NEURONS, SHOWN = 32, 10
 """Features that vary most over test images: measured ones, and those in a figure."""
@@ -72,8 +69,8 @@ def color_and_class(trained: Trained) -> Measured:
     measured: Measured = {}
     for name, width in (("", pooled), (", wide", wide[0].shape[1])):
         features = [h[:, :width] for h in wide]
-        read = scores(features, *sets, pooled=pooled if name else None)
-        measured[f"class{name}, %"] = read["class"]
+        read = scores(features, sets, pooled=pooled if name else None)
+        measured[f"class{name}, %"] = percent(read["class"].accuracy)
         measured[f"R^2 of color{name}"] = round(color_r2(features[0], x, features[1], test_x), 4)
     return measured
 
@@ -120,10 +117,8 @@ def neurons(trained: Trained) -> Measured:
     }
 
 
-def draw_neurons(trained: Mapping[str, Trained]) -> "Figure":
+def draw_neurons(trained: Mapping[str, Trained]) -> Figure:
     """Draw a row of images that maximize neurons for each arm."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(11, 1.2 * len(trained)), layout="constrained")
     grid = figure.subplots(len(trained), SHOWN, squeeze=False)
     for (name, arm), axes in zip(trained.items(), grid, strict=True):
@@ -146,13 +141,11 @@ def map_accuracy(trained: Trained) -> Measured:
     """Accuracy of the class of the ten nearest neighbors in the map, cross-validated."""
     places, classes = mapped(trained)
     hits = cross_val_score(KNeighborsClassifier(10), places.numpy(), classes, cv=KFold(4))
-    return {IN_MAP: round(100 * float(hits.mean()), 2)}
+    return {IN_MAP: percent(hits.mean())}
 
 
-def draw_maps(trained: Mapping[str, Trained]) -> "Figure":
+def draw_maps(trained: Mapping[str, Trained]) -> Figure:
     """Draw the t-SNE map of each arm, colored by class."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(3.2 * len(trained), 3.5), layout="constrained")
     grid = figure.subplots(1, len(trained), squeeze=False)[0]
     for axis, (name, arm) in zip(grid, trained.items(), strict=True):
@@ -168,7 +161,7 @@ def draw_maps(trained: Mapping[str, Trained]) -> "Figure":
 def firing(trained: Trained) -> Measured:
     """Mean firing rate of the layers of AlexNet, in percent, and the accuracy of the class."""
     sets = trained.train_set(), first_test_images(trained)
-    read = scores([extract(trained.encoder, images.inputs) for images in sets], *sets)
+    read = accuracies(trained.encoder, sets)
     x = image_batch(first_test_images(trained, FIRED).images, trained.device)
     rates = {
         name.rpartition(".")[2]: 100 * float(rate.mean())
@@ -179,10 +172,8 @@ def firing(trained: Trained) -> Measured:
     return {RATE: mean, **by_layer, CLASS: read["class"]}
 
 
-def draw_firing(trained: Mapping[str, Trained]) -> "Figure":
+def draw_firing(trained: Mapping[str, Trained]) -> Figure:
     """Draw the mean firing rate of each layer and arm."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(7, 3.5), layout="constrained")
     axis = figure.subplots()
     for name, arm in trained.items():

@@ -4,7 +4,6 @@ import json
 import statistics
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 import widefield
-from studies.study import TINY, Arm, Measured, Scale, Study
-from studies.trained import Trained, features, scores
+from studies.study import Arm, Measured, Scale, cpu_study, percent
+from studies.trained import Sets, Trained, accuracies, accuracy_of_others, features, labeled
 from widefield.data import Dataset
 from widefield.encoders import load_encoder
 from widefield.probes.features import Pixels
@@ -39,7 +38,6 @@ CHOICES: dict[str, dict[str, Any]] = {
     "lr x 0.3, norms frozen": {"init_lr_scale": 0.3, "freeze_norm_layers": True},
     "lr x 100": {"init_lr_scale": 100.0},
 }
-NO_GPU = "it asks about small data sets on a CPU"
 
 
 def _arms() -> Iterator[tuple[str, Arm]]:
@@ -57,21 +55,19 @@ def _arms() -> Iterator[tuple[str, Arm]]:
                 yield f"{start}, {target}, {n:,} images", arm
 
 
+def adapted(trained: Trained, sets: Sets) -> Measured:
+    """Return the class accuracy of the encoder, and of its start if it has one, in percent."""
+    assert trained.folder is not None
+    encoders = {"adapted, %": trained.encoder}
+    if trained.arm.start is not None:
+        encoders = {"frozen, %": load_encoder(trained.folder / "init"), **encoders}
+    return {name: accuracies(encoder, sets)["class"] for name, encoder in encoders.items()}
+
+
 def before_and_after(trained: Trained) -> Measured:
     """Return the class accuracy of start and adapted encoder, and the verdicts of the run."""
     assert trained.folder is not None
-    sets = trained.probe_set(), trained.test_set()
-    adapted = scores([features(trained.encoder, d) for d in sets], *sets)["class"]
-    return {**_frozen(trained, sets), "adapted, %": adapted, **_verdict(trained.folder)}
-
-
-def _frozen(trained: Trained, sets: tuple[Dataset, Dataset]) -> Measured:
-    """Return the accuracy of the start; nothing for random weights."""
-    assert trained.folder is not None
-    if trained.arm.start is None:
-        return {}
-    start = load_encoder(trained.folder / "init")
-    return {"frozen, %": scores([features(start, d) for d in sets], *sets)["class"]}
+    return adapted(trained, trained.test_sets()) | _verdict(trained.folder)
 
 
 def _verdict(folder: Path) -> Measured:
@@ -87,16 +83,12 @@ def _verdict(folder: Path) -> Measured:
     }
 
 
-START_TABLE = Study(
+START_TABLE = cpu_study(
     id="starts",
     question="What does going on from an encoder gain over it, and over starting anew?",
-    scales={
-        "tiny": replace(TINY, arms=1),
-        "cpu": Scale(images=20_000, epochs=48, minutes=120),
-    },
+    cpu=Scale(images=20_000, epochs=48, minutes=120),
     arms=dict(_arms()),
     measure=before_and_after,
-    missing={"gpu": NO_GPU},
     conclusion=(
         "Random weights are the same objective in the same time. The rule that a fall of more "
         "than a point has to be ruled out was made after two seeds. Adapting gains most on MNIST, "
@@ -106,20 +98,10 @@ START_TABLE = Study(
 )
 
 
-def chosen(trained: Trained) -> Measured:
-    """Return the class accuracy of start and adapted encoder on further training images."""
-    sets = trained.probe_set(), trained.validation_set()
-    adapted = scores([features(trained.encoder, d) for d in sets], *sets)["class"]
-    return {**_frozen(trained, sets), "adapted, %": adapted}
-
-
-START_CHOICES = Study(
+START_CHOICES = cpu_study(
     id="start-settings",
     question="How should an encoder go on from a start?",
-    scales={
-        "tiny": replace(TINY, arms=1),
-        "cpu": Scale(images=20_000, epochs=48, seeds=(0,), minutes=20),
-    },
+    cpu=Scale(images=20_000, epochs=48, seeds=(0,), minutes=20),
     arms={
         f"{target}, {name}": Arm(
             data=TARGETS[target],
@@ -131,8 +113,7 @@ START_CHOICES = Study(
         for target in ("CIFAR-10", "MNIST")
         for name, settings in CHOICES.items()
     },
-    measure=chosen,
-    missing={"gpu": NO_GPU},
+    measure=lambda trained: adapted(trained, trained.choice_sets()),
     conclusion=(
         "The default is 0.3: it changes the encoder less than the full rate. Layer-wise decay and "
         "frozen layers are not significantly better. The rate of 100 is a control, which ruins "
@@ -160,23 +141,14 @@ def five_labels(trained: Trained) -> Measured:
     }
     y, shares = images.labels["class"], {name: list[float]() for name in (*found, "fine-tuned")}
     for draw in range(DRAWS):
-        known = _labeled(y, DRAWS * trained.seed + draw)
+        known = labeled(y, LABELS, seed=DRAWS * trained.seed + draw)
         for name, h in found.items():
             guess = fit_few_labels(h.numpy(), known, y[known], classes=int(y.max()) + 1)
-            shares[name].append(_accuracy(guess.probabilities.argmax(1), y, known))
-        shares["fine-tuned"].append(_accuracy(_fine_tuned(trained, images, known), y, known))
-    return {f"{name}, %": round(100 * statistics.mean(v), 2) for name, v in shares.items()}
-
-
-def _labeled(y: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    rng = np.random.default_rng(seed)
-    classes = range(int(y.max()) + 1)
-    return np.concatenate([rng.choice(np.flatnonzero(y == k), LABELS, False) for k in classes])
-
-
-def _accuracy(guess: NDArray[np.int64], y: NDArray[np.int64], known: NDArray[np.int64]) -> float:
-    rest = np.setdiff1d(np.arange(len(y)), known)
-    return float((guess[rest] == y[rest]).mean())
+            shares[name].append(accuracy_of_others(guess.probabilities.argmax(1), y, known))
+        shares["fine-tuned"].append(
+            accuracy_of_others(_fine_tuned(trained, images, known), y, known)
+        )
+    return {f"{name}, %": percent(statistics.mean(v)) for name, v in shares.items()}
 
 
 def _fine_tuned(trained: Trained, images: Dataset, known: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -200,24 +172,18 @@ def _fine_tuned(trained: Trained, images: Dataset, known: NDArray[np.int64]) -> 
     return guess
 
 
-START_LABELS = Study(
+START_LABELS = cpu_study(
     id="five-labels",
     question="Five labels a class: is an encoder best frozen, adapted or fine-tuned?",
-    scales={
-        "cpu": Scale(images=20_000, epochs=48, minutes=30),
-    },
+    tiny="fine-tuning takes half a minute",
+    cpu=Scale(images=20_000, epochs=48, minutes=30),
     arms={
         target: Arm(
-            data=TARGETS[target],
-            start=STARTS["labels"],
-            images=2000,
-            epochs=12 / 48,
-            about=tuning,
+            data=TARGETS[target], start=STARTS["labels"], images=2000, epochs=12 / 48, about=tuning
         )
         for target, tuning in TUNING.items()
     },
     measure=five_labels,
-    missing={"tiny": "fine-tuning takes half a minute", "gpu": NO_GPU},
 )
 
 STUDIES = [START_TABLE, START_CHOICES, START_LABELS]

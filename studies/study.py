@@ -1,7 +1,7 @@
 """What a study is: encoders to train, what is measured of each, and the criteria of findings."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ Measured = dict[str, Any]
 SeedRuns = Mapping[str, Measured]
 """What was measured with one seed: arm -> measures. `TOGETHER` are those of all arms at once."""
 TOGETHER = "all arms"
+CHANCE_10, CHANCE_100 = 15.0, 3.0
+"""Accuracies in percent up to which a probe of 10 or 100 classes may be at chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +63,10 @@ TINY = Scale(
 """Seconds of generated images; its findings are not decided."""
 
 
+ONE_ARM = replace(TINY, arms=1)
+"""For studies whose arms differ in numbers alone."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Arm:
     """One encoder of a study.
@@ -72,6 +78,7 @@ class Arm:
         images: training images at most, where these are fewer than those of the scale.
         pixels: raw pixels in place of an untrained encoder.
         start: an arm whose encoder of seed 0 is trained further.
+        teacher: an arm whose encoder of seed 0 is the teacher.
         source: returns what is trained on, where `data` is no pack, from packs, scale and seed.
         about: what the `measure` of the study takes from its arms.
     """
@@ -82,6 +89,7 @@ class Arm:
     images: int | None = None
     pixels: bool = False
     start: "Arm | None" = None
+    teacher: "Arm | None" = None
     source: Callable[["Packs", Scale, int], Any] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
 
@@ -140,6 +148,25 @@ class Study:
     def arms_at(self, scale: ScaleName) -> list[str]:
         """Return the names of the arms that run at a scale."""
         return list(self.arms)[: self.scales[scale].arms]
+
+
+def cpu_study(*, cpu: Scale, tiny: Scale | str = ONE_ARM, **fields: Any) -> Study:
+    """Return a study of short runs on a CPU, which has no scale gpu.
+
+    Args:
+        cpu: its size.
+        tiny: its smallest size, or the reason why it has none.
+        fields: the others of `Study`.
+    """
+    missing: dict[ScaleName, str] = {"gpu": "it asks about short runs on a CPU"}
+    if isinstance(tiny, str):
+        return Study(scales={"cpu": cpu}, missing={"tiny": tiny, **missing}, **fields)
+    return Study(scales={"tiny": tiny, "cpu": cpu}, missing=missing, **fields)
+
+
+def percent(share: float) -> float:
+    """Return a share in [0, 1] in percent, as results keep it."""
+    return round(100 * float(share), 2)
 
 
 def difference(measure: str, a: str, b: str) -> Callable[[SeedRuns], float]:

@@ -7,12 +7,22 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
-from studies.study import TINY, TOGETHER, Arm, Finding, Measured, Scale, Study, above, difference
+from studies.study import (
+    CHANCE_10,
+    TINY,
+    TOGETHER,
+    Arm,
+    Finding,
+    Measured,
+    Scale,
+    Study,
+    above,
+    difference,
+)
 from studies.trained import Trained, probes
 from widefield.methods.alpha_cl import alpha_cl
 from widefield_labs.one_layer import ascend, summation
 
-CHANCE_10 = 15.0  # percent
 FEATURES, RATE, PAIRS = 6, 0.1, 128
 CLOSE = 0.9
 """Cosine from which a row has learned a feature."""

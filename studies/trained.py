@@ -6,20 +6,21 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import widefield
 from studies.packs import Packs
-from studies.study import Arm, Measured, Scale
+from studies.study import Arm, Measured, Scale, percent
 from widefield.config.recipes import make_recipe
 from widefield.core.files import write_atomically
 from widefield.core.hardware import choose_device
@@ -28,9 +29,12 @@ from widefield.data.open import Data
 from widefield.encoders import Projected, Wide, load_encoder
 from widefield.evaluation.wide import fit_on_dataset
 from widefield.methods import load_projector
-from widefield.probes import extract, score
+from widefield.probes import Score, extract, score
 from widefield.probes.features import Pixels
 from widefield.train.build import DataInfo, build_run_encoder
+
+Sets = tuple[Dataset, Dataset]
+"""Examples that probes are fitted on, and those that are scored."""
 
 WITHOUT_PROJECTOR = ("supervised", "diet")
 """Methods that take no settings of a projector."""
@@ -98,14 +102,22 @@ class Trained:
         spec = self.packs.spec(self.arm.data, "test") + ending
         return open_dataset(spec, seed=self.seed, held_out=True, **self._form)
 
-    def sets(self, images: int) -> tuple[Dataset, Dataset]:
+    def sets(self, images: int) -> Sets:
         """Return `images` of the training file, whatever it was trained on, and the test set."""
         spec = self.packs.spec(self.arm.data, "train")
         most = images if self.scale.arms is None else self.images
         return open_dataset(spec, max_examples=most, seed=self.seed, **self._form), self.test_set()
 
+    def test_sets(self, ending: str = "") -> Sets:
+        """Return what probes are fitted on, and the test set."""
+        return self.probe_set(ending), self.test_set(ending)
+
+    def choice_sets(self) -> Sets:
+        """Return what probes are fitted on, and images that choices are made on."""
+        return self.probe_set(), self.validation_set()
+
     def validation_set(self) -> Dataset:
-        """Return further images of the training file, which choices are made on."""
+        """Return further images of the training file."""
         spec, known = self.packs.spec(self.arm.data, "train"), self.train_set().paths
         images = len(known) + self.scale.validation
         more = open_dataset(spec, max_examples=images, seed=self.seed, held_out=True, **self._form)
@@ -123,64 +135,75 @@ class Trained:
         return {} if self.folder is None else json.loads(_cost_file(self.folder).read_text())
 
 
-def accuracies(
-    trained: Trained, encoder: nn.Module, *, ending: str = "", pooled: int | None = None
-) -> dict[str, float]:
-    """Return the linear-probe accuracy of every task on frozen features, in percent.
-
-    Args:
-        encoder: maps images to features; `trained.encoder`, `.projected` or `.wide`.
-        ending: follows the name of the data that are probed.
-        pooled: the first columns of wide features that are the pooled ones.
-    """
-    sets = trained.probe_set(ending), trained.test_set(ending)
-    return scores([features(encoder, images) for images in sets], *sets, pooled=pooled)
-
-
 def features(encoder: nn.Module, images: Dataset) -> Tensor:
     """Return the features of a frozen encoder, float32 [n, D]."""
     return extract(encoder, images.inputs)
 
 
-def scores(
-    h: list[Tensor],
-    train_set: Dataset,
-    test_set: Dataset,
-    *,
-    pooled: int | None = None,
-    measure: Literal["accuracy", "knn"] = "accuracy",
-) -> dict[str, float]:
-    """Return the accuracy of every task on the features of both sets, in percent.
+def scores(h: Sequence[Tensor], sets: Sets, *, pooled: int | None = None) -> dict[str, Score]:
+    """Return the scores of every task's probes on the features of both sets.
 
-    `measure` is that of the linear probe or of the 20 nearest neighbors.
+    Args:
+        h: features of both.
+        pooled: the first columns of wide features that are the pooled ones.
     """
-    train_h, test_h = h
-    train_y, test_y = (
-        {task: torch.from_numpy(y).to(train_h.device) for task, y in images.labels.items()}
-        for images in (train_set, test_set)
+    labels = (
+        {task: torch.from_numpy(y).to(h[0].device) for task, y in images.labels.items()}
+        for images in sets
     )
-    classes = {task: len(names) for task, names in train_set.classes.items()}
-    found = score(train_h, train_y, test_h, test_y, classes=classes, pooled=pooled)
-    return {task: round(100 * getattr(s, measure), 2) for task, s in found.items()}
+    classes = {task: len(names) for task, names in sets[0].classes.items()}
+    (train_h, test_h), (train_y, test_y) = h, labels
+    return score(train_h, train_y, test_h, test_y, classes=classes, pooled=pooled)
 
 
-def probes(trained: Trained) -> Measured:
-    """Return the accuracy of every task for the pooled and for the wide readout, in percent."""
-    pooled = accuracies(trained, trained.encoder)
+def accuracies(encoder: nn.Module, sets: Sets, *, pooled: int | None = None) -> dict[str, float]:
+    """Return the linear-probe accuracy of every task on frozen features, in percent."""
+    found = scores([features(encoder, images) for images in sets], sets, pooled=pooled)
+    return {task: percent(s.accuracy) for task, s in found.items()}
+
+
+def by_task(accuracies: Mapping[str, float], readout: str = "") -> Measured:
+    """Return accuracies under the names of their measures."""
+    return {f"{task}{readout}, %": value for task, value in accuracies.items()}
+
+
+def probes(trained: Trained, sets: Sets | None = None) -> Measured:
+    """Return the accuracy of every task for the pooled and for the wide readout, in percent.
+
+    Probes are scored on the test set, unless other `sets` are given.
+    """
+    sets = sets or trained.test_sets()
+    pooled = by_task(accuracies(trained.encoder, sets))
     if trained.arm.pixels:
-        return {f"{task}, %": value for task, value in pooled.items()}
-    wide = accuracies(trained, trained.wide, pooled=trained.wide.readout.config.pooled)
-    return {
-        **{f"{task}, %": value for task, value in pooled.items()},
-        **{f"{task}, wide, %": value for task, value in wide.items()},
-    }
+        return pooled
+    wide = accuracies(trained.wide, sets, pooled=trained.wide.readout.config.pooled)
+    return pooled | by_task(wide, ", wide")
 
 
 def validated(trained: Trained) -> Measured:
     """Return the accuracy of every task on further images of the training file, in percent."""
-    sets = trained.probe_set(), trained.validation_set()
-    h = [features(trained.encoder, images) for images in sets]
-    return {f"{task}, %": value for task, value in scores(h, *sets).items()}
+    return by_task(accuracies(trained.encoder, trained.choice_sets()))
+
+
+def with_neighbors(encoder: nn.Module, sets: Sets) -> Measured:
+    """Return linear-probe and 20-nearest-neighbor accuracy of the class, in percent."""
+    found = scores([features(encoder, images) for images in sets], sets)["class"]
+    return {"class, %": percent(found.accuracy), "class by neighbors, %": percent(found.knn)}
+
+
+def labeled(y: NDArray[np.int64], per_class: int, *, seed: int) -> NDArray[np.int64]:
+    """Return the rows of the few examples of each class that have a label."""
+    rng, classes = np.random.default_rng(seed), range(int(y.max()) + 1)
+    chosen = [rng.choice(np.flatnonzero(y == k), per_class, replace=False) for k in classes]
+    return np.concatenate(chosen)
+
+
+def accuracy_of_others(
+    guess: NDArray[np.int64], y: NDArray[np.int64], known: NDArray[np.int64]
+) -> float:
+    """Return the accuracy on the examples that have no label."""
+    rest = np.setdiff1d(np.arange(len(y)), known)
+    return float((guess[rest] == y[rest]).mean())
 
 
 def train(arm: Arm, scale: Scale, packs: Packs, seed: int, work: Path) -> Trained:
@@ -193,6 +216,9 @@ def train(arm: Arm, scale: Scale, packs: Packs, seed: int, work: Path) -> Traine
     settings = run_settings(arm, scale, seed)
     if arm.start is not None:
         settings["init"] = str(train(arm.start, scale, packs, 0, work).folder)
+    if arm.teacher is not None:
+        teacher = train(arm.teacher, scale, packs, 0, work)
+        settings["teacher"] = f"{teacher.folder}@{run_settings(arm.teacher, scale, 0)['encoder']}"
     folder = work / _run_name(arm.data, settings)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder.with_suffix(".lock")):

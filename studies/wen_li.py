@@ -22,9 +22,7 @@ from studies.seen import (
     map_accuracy,
     neurons,
 )
-from studies.study import TINY, Arm, Finding, Scale, SeedRuns, Study, above, difference
-
-CHANCE_10 = 15.0  # percent
+from studies.study import CHANCE_10, TINY, Arm, Finding, Scale, SeedRuns, Study, above, difference
 
 CPU = Scale(images=2000, epochs=6, minutes=10, settings={"batch_size": 64})
 GPU = Scale(images=None, epochs=100, encoder="wide-resnet-34-5", minutes=600)

@@ -1,6 +1,10 @@
 """Diagnostics and measured audits: docs/audit.md."""
 
-from pages.format import percent, read, table
+from typing import Any
+
+from pages.format import percent, table
+from studies.calibration import summary
+from studies.page import runs
 from widefield.evaluation.verdicts import SHARE_VERDICTS
 from widefield.metrics import DIAGNOSTICS
 
@@ -13,7 +17,7 @@ def diagnostics() -> str:
 
 def calibration() -> str:
     """Return how often each verdict is given to encoders whose truth is known."""
-    confusion = read("verdicts")["confusion"]
+    confusion = _summary()["confusion"]
     found = {verdict for row in confusion.values() for verdict in row}
     names = [verdict for verdict in SHARE_VERDICTS if verdict in found]
     rows = [
@@ -26,9 +30,14 @@ def calibration() -> str:
 
 def calibration_summary() -> str:
     """Return the number of encoders and of wrong verdicts in one sentence."""
-    result = read("verdicts")
+    result = _summary()
     wrong, known, unclear = len(result["wrong"]), result["known"], result["unclear"]
     return (
         f"Of {known} verdicts {wrong} are wrong ({percent(wrong / known)} %), and {unclear} are "
         "unclear. A learned feature that pixels predict is correctly called easy."
     )
+
+
+def _summary() -> dict[str, Any]:
+    groups = runs("calibration") | runs("calibration-vit")
+    return summary({key: run["measured"] for key, run in groups.items()})

@@ -14,6 +14,7 @@ from pages.format import ratio, table
 from pages.steps import step_ratios
 from studies.page import results
 from studies.registry import studies
+from studies.trained import validated
 from widefield.config.recipes import make_recipe
 from widefield.methods import METHODS, Method, MethodConfig, ProjectorConfig
 from widefield.train.build import DataInfo, build
@@ -58,10 +59,10 @@ def settings() -> str:
 
 
 def _compared() -> set[str]:
-    """Return the methods of which runs at several learning rates are among the results."""
+    """Return the methods of which results have several learning rates, on validation images."""
     rates: dict[str, set[float]] = {}
     for study in studies().values():
-        if results(study) is None:
+        if study.measure is not validated or results(study) is None:
             continue
         for arm in study.arms.values():
             settings = {**study.scales["cpu"].settings, **(arm.settings or {})}

@@ -1,9 +1,7 @@
 """The table of the README: pooled and wide features of every method, in equal time."""
 
-from typing import Any
-
 from pages.format import table
-from studies.page import results
+from studies.page import runs
 from studies.registry import study
 from studies.verdict import by_seed, interval
 
@@ -32,13 +30,6 @@ def summary() -> str:
     return table(["", "features", *COLUMNS], rows)
 
 
-def _runs(name: str) -> dict[str, Any]:
-    found = results(study(name))
-    assert found is not None
-    runs: dict[str, Any] = found[1]["runs"]
-    return runs
-
-
 def _methods() -> list[str]:
     return list(dict.fromkeys(arm.partition(" @ ")[0] for arm in study("equal-time").arms))
 
@@ -47,7 +38,7 @@ def _cell(method: str, name: str, plant: str, task: str, ending: str) -> str:
     """Return the mean over seeds and its 95 % interval; nothing if there are no three seeds."""
     values = [
         seed[arm][measure]
-        for seed in by_seed(_runs(name)).values()
+        for seed in by_seed(runs(name)).values()
         if (arm := f"{method} @ {plant}") in seed and (measure := f"{task}{ending}, %") in seed[arm]
     ]
     if len(values) < 3:

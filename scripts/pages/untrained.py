@@ -2,23 +2,27 @@
 
 from typing import Any
 
-from pages.format import read, table
+from pages.format import table
+from studies import page
+from studies.untrained import ENCODERS, RUNS
 from widefield.evaluation.paired import PairedDifference
 
 Run = dict[str, Any]
 
 
-def _runs() -> list[Run]:
-    return [run for run in read("untrained")["runs"].values() if "comparison" in run]
+def _runs() -> dict[str, Run]:
+    """Return what was measured of each `ENCODER, DATA, RUN`."""
+    found = page.runs("untrained")
+    return {key.partition(" | ")[0]: run["measured"] for key, run in found.items()}
 
 
 def _by_labels(run: Run) -> str:
-    return PairedDifference(**run["labels"]).verdict
+    return PairedDifference(**{k: v for k, v in run.items() if k != "comparison"}).verdict
 
 
-def _significant(runs: list[Run]) -> list[Run]:
+def _significant(runs: dict[str, Run]) -> dict[str, Run]:
     """Return the runs whose labels differ significantly from the encoder untrained."""
-    return [run for run in runs if _by_labels(run) in ("higher", "lower")]
+    return {k: run for k, run in runs.items() if _by_labels(run) in ("higher", "lower")}
 
 
 def _judged_better(run: Run) -> bool:
@@ -27,7 +31,7 @@ def _judged_better(run: Run) -> bool:
 
 def _is_better(run: Run) -> bool:
     """Return whether the run's linear-probe accuracy is above that of the encoder untrained."""
-    return bool(run["labels"]["after"] > run["labels"]["before"])
+    return bool(run["after"] > run["before"])
 
 
 def _alike(runs: list[Run]) -> int:
@@ -37,27 +41,24 @@ def _alike(runs: list[Run]) -> int:
 def agreement() -> str:
     """Return in a sentence how often the verdict without labels agrees with labels."""
     runs = _runs()
-    refused = [run["refused"] for run in read("untrained")["runs"].values() if "refused" in run]
-    sure, said = _significant(runs), [run for run in runs if _judged_better(run)]
-    wrong = [run for run in said if _by_labels(run) == "lower"]
-    missed = [run for run in sure if _is_better(run) and not _judged_better(run)]
+    sure = list(_significant(runs).values())
+    wrong = [r for r in runs.values() if _judged_better(r) and _by_labels(r) == "lower"]
+    missed = [r for r in sure if _is_better(r) and not _judged_better(r)]
     return (
         f"In {len(sure)} of {len(runs)} runs the linear-probe accuracy differs significantly from "
         f"untrained, and the verdict agrees in {_alike(sure)} of these "
         f"({100 * _alike(sure) / len(sure):.0f} %); higher accuracy without the verdict better: "
         f"{len(missed)}, lower accuracy with it: {len(wrong)}. Of all runs, significant or not, "
-        f"{_alike(runs)} agree. "
-        f"{len(refused)} runs more were refused: {refused[0].split(' (')[0]}."
+        f"{_alike(list(runs.values()))} agree."
     )
 
 
 def by_encoder() -> str:
     """Return for each encoder and kind of run how often verdict and labels order them alike."""
-    sure = _significant(_runs())
-    kinds = list(dict.fromkeys(run["name"] for run in _runs()))
-    rows = []
-    for encoder in dict.fromkeys(run["encoder"] for run in _runs()):
-        own = [run for run in sure if run["encoder"] == encoder]
-        parts = [*([run for run in own if run["name"] == kind] for kind in kinds), own]
+    sure, rows = _significant(_runs()), []
+    for encoder in ENCODERS:
+        own = {k: run for k, run in sure.items() if k.startswith(f"{encoder}, ")}
+        parts = [[run for k, run in own.items() if k.endswith(f", {kind}")] for kind in RUNS]
+        parts.append(list(own.values()))
         rows.append([encoder, *(f"{_alike(part)} of {len(part)}" for part in parts)])
-    return table(["encoder", *kinds, "all"], rows)
+    return table(["encoder", *RUNS, "all"], rows)

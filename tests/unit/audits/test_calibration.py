@@ -1,20 +1,19 @@
-"""Encoders whose truth is known by construction: a dozen of those of `benchmarks/verdicts.py`.
+"""Encoders whose truth is known by construction: a dozen of those of `studies/calibration.py`.
 
 A feature is removed from the last layer of an encoder, before its first one, or not at all.
 """
 
 from functools import cache, partial
-from importlib import import_module
 from typing import Any
 
 import pytest
 import torch
 
+from studies import calibration as verdicts
 from widefield.audits.verdict import TaskAudit
 from widefield.inference.features import encode
 from widefield.probes import fit_linear
 
-verdicts = import_module("verdicts")
 PLAIN = verdicts.World("place", 4, "noise", contrast=90, summed=False)
 SUMMED = verdicts.World("place", 4, "noise", contrast=25, summed=True)
 
@@ -136,6 +135,6 @@ def run(encoder: str, verdict: str) -> dict[str, object]:
     ],
 )
 def test_wrong_verdicts_are_counted(encoder: str, verdict: str, wrong: int) -> None:
-    summary = verdicts._summary({"a": run(encoder, verdict)})
+    summary = verdicts.summary({"a": run(encoder, verdict)})
     assert (summary["known"], len(summary["wrong"])) == (1, wrong)
     assert summary["unclear"] == (verdict == "unclear")

@@ -7,7 +7,6 @@ import numpy as np
 from studies.readout import (
     READOUT_FLOORS,
     SQUARE,
-    Sets,
     features_of,
     hues,
     probed,
@@ -49,7 +48,7 @@ def test_the_control_has_the_columns_of_the_wide_readout_and_misses_what_pooling
         open_dataset({name: a[rows] for name, a in arrays.items()})
         for rows in (slice(600), slice(600, None))
     )
-    sets = Sets(train=train, test=test)
+    sets = train, test
     found = features_of(build_encoder("resnet-tiny", image_size=16, seed=0), sets)
     assert found["control"][0].shape == found["wide"][0].shape
     accuracy = {kind: probed(h, sets)["place"] for kind, h in found.items()}

@@ -1,6 +1,6 @@
-"""Common starts and what they cost, and students of a teacher: docs/start.md."""
+"""Common starts and what they cost: docs/start.md."""
 
-from pages.format import percent, read, table
+from pages.format import read, table
 
 
 def common_starts() -> str:
@@ -19,14 +19,3 @@ def common_starts() -> str:
     ]
     columns = ["start", "million weights", "features", "trained at, pixels", "license"]
     return table([*columns, "memory, GB", "CPU seconds for 1,000 images"], rows)
-
-
-def distill() -> str:
-    """Return the linear-probe accuracy of the teacher and of each student."""
-    result = read("distill")
-    seconds = {name: f"{value:.0f}" for name, value in result["processor_seconds"].items()}
-    rows = [
-        [name, percent(accuracy), seconds.get(name, "")]
-        for name, accuracy in result["accuracy"].items()
-    ]
-    return table(["encoder", "CIFAR-10, %", "CPU seconds"], rows)

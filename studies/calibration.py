@@ -1,7 +1,5 @@
 """Are the audit's verdicts right? Encoders whose truth is known by construction.
 
-    python benchmarks/verdicts.py --json benchmarks/results/verdicts.json
-
 A feature is planted into images of 12 x 12 pixels: the place of a square, a digit, a letter, a
 color, or bits in channels of their own. Its class is one pattern, which pixels predict, or the sum
 of two patterns modulo the number of classes, which pixels do not predict linearly, and an untrained
@@ -16,19 +14,13 @@ The truth of a trained network is learned, hidden, and lost or not learned; lost
 untrained predict the feature on average over the seeds. An untrained network is audited where
 the truth is known too. The ceiling is a perfect accuracy, since every label can be computed from
 its image; floors and stages are measured as `audit` does.
-
-The JSON file is rewritten after every group of encoders; groups that it holds are not repeated.
 """
 
-import argparse
-import itertools
-import time
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -37,7 +29,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from study import Results, Run
+from studies.study import Arm, Measured, Scale, Study, cpu_study
+from studies.trained import Trained
 from widefield.audits.bounds import probe_tasks
 from widefield.audits.stage_map import stage_hits
 from widefield.audits.verdict import ProbeResult, TaskAudit, audit_task
@@ -59,8 +52,6 @@ Truth = Literal["learned", "hidden", "lost", "not learned"]
 CPU = torch.device("cpu")
 SIDE, TASK = 12, "feature"
 TRAIN, TEST, REFERENCE = 300, 300, 1000
-SEEDS = {"conv": (0, 1), "resnet-tiny": (0, 1), "vit": (0,)}
-"""Seeds of each architecture."""
 KNOWN = 0.97
 """Accuracy from which a feature is known to be in a network."""
 PREDICTED, CHANCE = 0.1, 0.05
@@ -433,25 +424,24 @@ class Group:
         }
 
 
-def measure(world: World, architecture: str, seed: int) -> Run:
-    """Audit all encoders of a group."""
-    started = time.process_time()
-    group = Group(world, architecture, seed)
-    trained, accuracy = group.trained()
-    networks = {"trained": trained, "untrained": group.network(4)}
+def measure(trained: Trained) -> Measured:
+    """Audit all encoders of a group: a world and an architecture."""
+    about = trained.arm.about
+    world: World = about["world"]
+    group = Group(world, about["architecture"], trained.seed)
+    network, accuracy = group.trained()
+    networks = {"trained": network, "untrained": group.network(4)}
     audits = {
         f"{state} {form}": group.audit(encoder)
         for state, network in networks.items()
         for form, encoder in erased(network, world.kind, group.data.train).items()
     }
     return {
-        "architecture": architecture,
-        "world": asdict(world),
-        "seed": seed,
         "classifier": accuracy,
+        "architecture": about["architecture"],
+        "world": asdict(world),
         "untrained": group.references(),
         "encoders": {name: _kept(found) for name, found in audits.items()},
-        "processor_seconds": round(time.process_time() - started, 2),
     }
 
 
@@ -467,7 +457,7 @@ def _kept(found: TaskAudit) -> dict[str, Any]:
     }
 
 
-def truth(encoder: str, run: Run, untrained: dict[str, float]) -> Truth | None:
+def truth(encoder: str, run: Measured, untrained: dict[str, float]) -> Truth | None:
     """Return the truth of an encoder of a run, or None where it is not known.
 
     Args:
@@ -497,16 +487,21 @@ def is_right(truth: Truth, verdict: str) -> bool:
     return verdict == truth or (truth, verdict) == ("learned", "easy")
 
 
-def _name(run: Run) -> tuple[Any, ...]:
+def _name(run: Measured) -> tuple[Any, ...]:
     return run["architecture"], *run["world"].values()
 
 
-def _summary(runs: dict[str, Run]) -> dict[str, Any]:
+def summary(runs: Mapping[str, Measured]) -> dict[str, Any]:
+    """Return how many verdicts are known, unclear and wrong, and each truth's verdicts.
+
+    Args:
+        runs: group -> what was measured of it.
+    """
     references: dict[tuple[Any, ...], list[dict[str, float]]] = {}
     for run in runs.values():
         references.setdefault(_name(run), []).append(run["untrained"])
     confusion: dict[str, Counter[str]] = {}
-    wrong, unknown = [], 0
+    wrong = []
     for key, run in runs.items():
         means = {
             part: float(np.mean([reference[part] for reference in references[_name(run)]]))
@@ -515,34 +510,36 @@ def _summary(runs: dict[str, Run]) -> dict[str, Any]:
         for encoder, found in run["encoders"].items():
             true = truth(encoder, run, means)
             if true is None:
-                unknown += 1
                 continue
             confusion.setdefault(true, Counter())[found["verdict"]] += 1
             if found["verdict"] != "unclear" and not is_right(true, found["verdict"]):
                 wrong.append(f"{key} | {encoder}: {true}, audited as {found['verdict']}")
     return {
-        "command": "python benchmarks/verdicts.py --json benchmarks/results/verdicts.json",
-        "settings": {"train": TRAIN, "test": TEST, "side": SIDE, "seeds": SEEDS},
         "known": sum(sum(row.values()) for row in confusion.values()),
-        "unknown": unknown,
         "unclear": sum(row["unclear"] for row in confusion.values()),
         "wrong": wrong,
-        "confusion": {true: dict(confusion[true]) for true in sorted(confusion)},
+        "confusion": confusion,
     }
 
 
-def main() -> None:
-    """Measure what the results file lacks."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--json", type=Path, required=True)
-    args = parser.parse_args()
-    results = Results(args.json, _summary)
-    groups = ((name, seed) for name, seeds in SEEDS.items() for seed in seeds)
-    for (architecture, seed), world in itertools.product(groups, WORLDS):
-        key = f"{architecture} | {world.title} | seed {seed}"
-        if key not in results:
-            results.add(key, measure(world, architecture, seed))
+def _study(id: str, architectures: tuple[str, ...], seeds: tuple[int, ...]) -> Study:
+    return cpu_study(
+        id=id,
+        question=f"Are the audit's verdicts right, on {' and '.join(architectures)}?",
+        cpu=Scale(images=None, epochs=1, seeds=seeds, minutes=10),
+        arms={
+            f"{name} | {world.title}": Arm(
+                data="cifar10", settings=None, about={"architecture": name, "world": world}
+            )
+            for name in architectures
+            for world in WORLDS
+        },
+        measure=measure,
+        conclusion="The accuracy is that of the network's own classifier.",
+    )
 
 
-if __name__ == "__main__":
-    main()
+CONVOLUTIONAL = _study("calibration", ("conv", "resnet-tiny"), seeds=(0, 1))
+TRANSFORMERS = _study("calibration-vit", ("vit",), seeds=(0,))
+
+STUDIES = [CONVOLUTIONAL, TRANSFORMERS]
