@@ -5,9 +5,13 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from commands import Command
+
+hypothesis.settings.register_profile("any machine", deadline=None)  # a busy one is slower
+hypothesis.settings.load_profile("any machine")
 
 LONG = ("test_hostile_kills.py", "test_hostile_signals.py", "test_hostile_calls.py")
 """Tests of minutes; they begin first, so that no worker is left alone with one at the end."""
