@@ -23,11 +23,10 @@ from torch.nn.functional import normalize
 from studies.study import Arm, Measured, Scale, cpu_study, percent
 from studies.trained import Trained
 from widefield.data import open_dataset
-from widefield.inference.open_encoder import load
+from widefield.inference.open_encoder import load, open_encoder
 from widefield.metrics import neighbor_graph, tsne_map
 from widefield.metrics.graph import Graph
 from widefield.probes import extract
-from widefield.probes.features import Pixels
 
 NEIGHBORS, QUERIES, SMALLEST, SEED = 90, 5_000, 50, 0
 
@@ -216,19 +215,19 @@ def smallest_cluster(trained: Trained) -> Measured:
 @cache
 def _places(data: str, run: Path | None, packs: Path) -> tuple[Rows, NDArray[np.int64]]:
     """Return the map of a data set, and the classes of its examples."""
-    if run is not None:
-        images = open_dataset(packs / "cifar10_train.npz", max_examples=3000)
-        h = extract(load(run), images.inputs).cpu()
-        y = images.labels["class"]
-    elif data == "fsdd":
-        sounds = open_dataset(packs / "fsdd.npz", max_examples=2000)
-        h, y = extract(Pixels.of(sounds.inputs), sounds.inputs).cpu(), sounds.labels["class"]
+    if data in FILES:
+        file, examples = FILES[data]
+        extractor = open_encoder(run or "pixels")
+        dataset = extractor.open(packs / file, max_examples=examples, quiet=True)
+        h, y = extractor.features(dataset.inputs, quiet=True).cpu(), dataset.labels["class"]
     else:
         digits = load_digits()
         h, y = torch.from_numpy(digits.data).float(), digits.target
     return tsne_map(h, graph=neighbor_graph(h, min(NEIGHBORS, len(h) - 1))).numpy(), y
 
 
+FILES = {"cifar10+digits": ("cifar10_train.npz", 3000), "fsdd": ("fsdd.npz", 2000)}
+"""Data of an arm -> file and number of the examples that are seen; scikit-learn's digits else."""
 PIXELS = {"settings": None, "pixels": True}
 SETS: dict[str, dict[str, Any]] = {
     "digits": {"data": "mnist", **PIXELS},

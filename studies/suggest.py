@@ -10,8 +10,7 @@ from sklearn.decomposition import PCA
 from studies.study import Arm, Measured, Scale, cpu_study
 from studies.trained import Trained
 from studies.verdict import interval
-from widefield.data import open_dataset
-from widefield.probes import extract
+from widefield.inference.open_encoder import open_encoder
 from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.suggest import suggest
 
@@ -35,8 +34,9 @@ def _opened(trained: Trained, data: str | None) -> tuple[NDArray[Any], NDArray[n
     spec = trained.packs.spec(data, "train" if data == "mnist" else "test")
     if data == "fsdd":
         spec = str(trained.packs.file(data))
-    dataset = open_dataset(spec, max_examples=None if data == "fsdd" else 5000)
-    h = extract(trained.encoder, dataset.inputs).cpu().numpy()
+    extractor = open_encoder(trained.folder or "pixels")
+    dataset = extractor.open(spec, max_examples=None if data == "fsdd" else 5000, quiet=True)
+    h = extractor.features(dataset.inputs, quiet=True).cpu().numpy()
     return PCA(50, random_state=0).fit_transform(h), dataset.labels["class"]
 
 
