@@ -4,7 +4,7 @@ from typing import Any
 
 from widefield.cli.config import Config, settings_of
 from widefield.cli.output import Notes, print_json, print_line, print_table
-from widefield.cli.recipe_options import with_options
+from widefield.cli.recipe_options import check_settings, with_options
 from widefield.cli.signature import Json, like
 
 
@@ -19,16 +19,14 @@ def plan(
     **arguments: Any,
 ) -> None:
     """Plan a run, and print its memory and time."""
-    from widefield.data.spec import parse
-
-    parse(data)  # before heavy imports, so that a typing error is reported at once
+    check_settings(arguments)
+    settings = settings_of(recipe, config)
 
     from widefield.core.hardware import keep_freed_memory
     from widefield.workflows.plan import plan as call
 
     keep_freed_memory()
     notes = Notes()
-    settings = settings_of(recipe, config)
     run_plan = call(data, recipe=settings, on_note=notes.on_note, **arguments)
     if json:
         print_json(run_plan.to_json())

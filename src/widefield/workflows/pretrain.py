@@ -28,6 +28,7 @@ from widefield.inference.features import send_notes
 from widefield.inference.initial_weights import saved_init
 from widefield.train.checkpoint import disk_full_errors
 from widefield.train.distributed import DistributedContext
+from widefield.train.folder_checks import check_empty
 from widefield.train.loggers import LoggerName, check_logger
 from widefield.train.loop import OnStep
 from widefield.train.progress import images_bar
@@ -116,7 +117,7 @@ def pretrain(
     ranks = DistributedContext(device, choose_precision(resolved.precision, device))
     console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
     if ranks.is_rank_zero and not resume:
-        folder.check_empty()
+        check_empty(folder.path)
     with images_bar(console, "reading images") as progress:
         if resume:
             group = _group_to_resume(folder, group)
@@ -138,7 +139,7 @@ def pretrain(
     ):
         growth = None
         if not resume and ranks.is_rank_zero:
-            folder.check_empty()  # again: another process may have written a run meanwhile
+            check_empty(folder.path)  # again: another process may have written a run meanwhile
         if resume:
             dataset, growth = in_order(dataset, folder, resolved, ranks)
         resolved = ranks.broadcast(resolved)
