@@ -6,6 +6,7 @@ from widefield.cli.config import Config, settings_of
 from widefield.cli.output import Notes, print_json, print_line, print_table
 from widefield.cli.recipe_options import check_settings, with_options
 from widefield.cli.signature import Json, like
+from widefield.core.lines import format_duration
 
 
 @with_options
@@ -39,18 +40,7 @@ def plan(
     )
     print_line(
         f"{run_plan.epoch_seconds:,.1f} s an epoch of {run_plan.steps_per_epoch} steps, "
-        f"{format_duration(run_plan.recipe.epochs * run_plan.epoch_seconds)} in all"
+        f"{format_duration(run_plan.recipe.epochs * run_plan.epoch_seconds)} in all, with "
+        f"{run_plan.threads} thread{'s' * (run_plan.threads > 1)}"
     )
     notes.print_others(run_plan.notes)
-
-
-def format_duration(seconds: float) -> str:
-    """Return a time in seconds, minutes or hours.
-
-    Example:
-        >>> [format_duration(seconds) for seconds in (12.3, 600.0, 5_400.0, 1_234_567.0)]
-        ['12 s', '10 min', '1.5 h', '342.9 h']
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3600:,.1f} h"

@@ -30,7 +30,7 @@ PYTHON_ONLY = frozenset(
         *("zero_init_last", "layer_decay", "freeze_norm_layers", "decay_bias_and_norm"),
         *("drop_last", "warmup_steps", "checkpoint_minutes", "metrics_every", "attack_steps"),
         *("projector_batch_norm", "head_init", "head_optimizer", "head_update", "head_moments"),
-        *("logit_scale", "cross_entropy_weight", "health_every"),
+        *("logit_scale", "cross_entropy_weight", "label_smoothing", "health_every"),
         *("head_second_moment", "viewmaker_shape", "viewmaker_clamp", "viewmaker_lr"),
     }
 )

@@ -362,6 +362,7 @@ _KINDS = {
     "machine": dict,
     "tasks": dict,
     "form": dict,
+    "threads": int,
 }
 """Types of the values of `run.yaml` beside the recipe."""
 
