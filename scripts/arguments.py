@@ -6,15 +6,18 @@ The file is written, not loaded, because it must be importable without torch: th
 reads it before it knows whether there is anything to train.
 """
 
+import dataclasses
 import typing
-from collections.abc import Iterable
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal
+from types import NoneType
+from typing import Annotated, Any, Literal
+
+from annotated_types import Interval
 
 from widefield.config.recipe import RUN_SETTINGS
 from widefield.config.recipes import make_recipe
 from widefield.core.settings import describe
+from widefield.core.validation import kinds
 from widefield.encoders import EncoderSettings
 from widefield.methods import METHODS
 from widefield.views import VIEWS
@@ -28,7 +31,9 @@ Written by scripts/arguments.py from the settings themselves; importing it impor
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+
+from annotated_types import Ge, Gt, Interval, Le, Lt
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -64,11 +69,27 @@ def flat_hints() -> dict[str, list[Any]]:
     return hints
 
 
-def union(hints: Iterable[Any]) -> str:
-    """Return several types as one stands in source: each once, None last."""
-    nested = (typing.get_args(h) if isinstance(h, UnionType) else (h,) for h in hints)
-    members = dict.fromkeys(member for hint in nested for member in hint)
-    return " | ".join(map(written, sorted(members, key=lambda member: member is NoneType)))
+def union(hints: list[Any]) -> str:
+    """Return several types as one stands in source: each once, None last.
+
+    The range is that of the settings if all have the same one.
+    """
+    members = dict.fromkeys(member for hint in hints for member in kinds(hint))
+    text = " | ".join(map(written, sorted(members, key=lambda member: member is NoneType)))
+    ranges = {repr(getattr(hint, "__metadata__", ())): hint for hint in hints}
+    (hint, *others) = ranges.values()
+    if others or typing.get_origin(hint) is not Annotated:
+        return text
+    return f"Annotated[{text}, {', '.join(map(limit, hint.__metadata__))}]"
+
+
+def limit(bound: Any) -> str:
+    """Return a limit of a number as it stands in source."""
+    given = {side: x for side, x in dataclasses.asdict(bound).items() if x is not None}
+    if isinstance(bound, Interval):
+        return f"Interval({', '.join(f'{side}={x}' for side, x in given.items())})"
+    (value,) = given.values()
+    return f"{type(bound).__name__}({value})"
 
 
 def written(hint: Any) -> str:
@@ -84,6 +105,9 @@ def written(hint: Any) -> str:
 def source() -> str:
     """Return the text of the file."""
     lines = [f"    {name}: {union(hints)}\n" for name, hints in flat_hints().items()]
+    names = {"METHOD_NAMES": METHODS, "VIEW_NAMES": VIEWS}
+    for name, words in names.items():
+        lines += [f"\n\n{name} = (\n", *(f'    "{word}",\n' for word in words), ")\n"]
     return HEADER + "".join(lines)
 
 

@@ -142,10 +142,23 @@ HEAVY = {"torch", "timm", "lightning", "matplotlib", "sklearn", "skimage"}
         ("classify -h", 0),
         ("pretrain fotos --out r", 2),
         ("pretrain photos+digit --out r", 2),
+        ("pretrain photos --out r --epochs 0", 2),
+        ("pretrain photos --out r --method simcrl", 2),
+        ("pretrain photos --out r --views crp", 2),
+        ("pretrain photos --out r --resume", 2),
+        ("pretrain photos --out full", 2),
+        ("plan photos --config missing.yaml", 2),
+        ("probe missing photos", 2),
+        ("probe random fotos", 2),
+        ("classify random photos --labels missing.csv --out p.csv", 2),
+        ("explore random photos --out full/old.html", 2),
+        ("export missing --out e.onnx", 2),
     ],
 )
 def test_what_needs_no_torch_is_answered_at_once(words: str, code: int, tmp_path: Path) -> None:
-    """Help, and a mistyped data name: torch alone takes seconds to import."""
+    """Help, and inputs that are refused: torch alone takes seconds to import."""
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "old.html").touch()
     program = f"""
 import sys
 from widefield.cli import main
@@ -301,7 +314,7 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
         (["embed", "random", "photos:test", "--out", "e.csv"], ".npz or .parquet"),
         (["embed", "random", "photos:test", "--out", "taken.npz"], "--overwrite"),
         (["export", "nowhere", "--out", "e.safetensors"], "nowhere"),
-        (["export", "nowhere", "--out", "e.pt"], ".safetensors or .onnx"),
+        (["export", "random", "--out", "e.pt"], ".safetensors or .onnx"),
         (["lab", "nose-helps"], "did you mean 'noise-helps'"),
         (["lab", "nosuch"], "unknown lab 'nosuch': known: noise-helps, downstream-angle, "),
         (["lab", "--scale", "tiny", "--out", "z.svg"], "name one, or leave out --scale, --out"),

@@ -25,8 +25,8 @@ def settings_of(recipe: str, config: Path | None) -> "str | Recipe":
         return recipe
     if recipe != "default":
         raise ValueError(f"--config has a whole recipe already: leave out --recipe {recipe}")
-    from widefield.train.run_dir import load_recipe
-
     if not config.exists():
         raise ValueError(f"no settings at {config}: give the run.yaml of a run, or a copy of one")
+    from widefield.train.run_dir import load_recipe
+
     return load_recipe(config)

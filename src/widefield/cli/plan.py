@@ -4,8 +4,9 @@ from typing import Any
 
 from widefield.cli.config import Config, settings_of
 from widefield.cli.output import Notes, print_json, print_line, print_table
-from widefield.cli.recipe_options import with_options
+from widefield.cli.recipe_options import check_settings, with_options
 from widefield.cli.signature import Json, like
+from widefield.core.lines import format_duration
 
 
 @with_options
@@ -19,16 +20,14 @@ def plan(
     **arguments: Any,
 ) -> None:
     """Plan a run, and print its memory and time."""
-    from widefield.data.spec import parse
-
-    parse(data)  # before heavy imports, so that a typing error is reported at once
+    check_settings(arguments)
+    settings = settings_of(recipe, config)
 
     from widefield.core.hardware import keep_freed_memory
     from widefield.workflows.plan import plan as call
 
     keep_freed_memory()
     notes = Notes()
-    settings = settings_of(recipe, config)
     run_plan = call(data, recipe=settings, on_note=notes.on_note, **arguments)
     if json:
         print_json(run_plan.to_json())
@@ -41,18 +40,7 @@ def plan(
     )
     print_line(
         f"{run_plan.epoch_seconds:,.1f} s an epoch of {run_plan.steps_per_epoch} steps, "
-        f"{format_duration(run_plan.recipe.epochs * run_plan.epoch_seconds)} in all"
+        f"{format_duration(run_plan.recipe.epochs * run_plan.epoch_seconds)} in all, with "
+        f"{run_plan.threads} thread{'s' * (run_plan.threads > 1)}"
     )
     notes.print_others(run_plan.notes)
-
-
-def format_duration(seconds: float) -> str:
-    """Return a time in seconds, minutes or hours.
-
-    Example:
-        >>> [format_duration(seconds) for seconds in (12.3, 600.0, 5_400.0, 1_234_567.0)]
-        ['12 s', '10 min', '1.5 h', '342.9 h']
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3600:,.1f} h"

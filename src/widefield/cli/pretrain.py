@@ -1,6 +1,7 @@
 """`widefield pretrain`, with options for the settings of the run, its method and views."""
 
 import dataclasses
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 from widefield.cli.config import Config, settings_of
 from widefield.cli.output import Notes, print_json, print_line
-from widefield.cli.recipe_options import with_options
+from widefield.cli.recipe_options import check_settings, with_options
 from widefield.cli.signature import Json, like
 from widefield.core.names import printable
 
@@ -26,18 +27,20 @@ def pretrain(
     **arguments: Any,
 ) -> None:
     """Train, and print the result."""
-    from widefield.data.spec import parse
+    from widefield.train.folder_checks import check_empty, check_is_run
 
-    parse(data)  # before heavy imports, so that a typing error is reported at once
+    check_settings(arguments)
+    if resume and config is not None:
+        raise ValueError("a resumed run has its own settings: leave out --config or --resume")
+    if os.environ.get("RANK", "0") == "0":  # set by torchrun, whose first process makes the folder
+        (check_is_run if resume else check_empty)(out)
+    settings = settings_of(recipe, config)
 
     from widefield.core.gather import rank_and_world
     from widefield.core.hardware import keep_freed_memory
     from widefield.train.run_dir import RunFolder
     from widefield.workflows.pretrain import pretrain as call
 
-    if resume and config is not None:
-        raise ValueError("a resumed run has its own settings: leave out --config or --resume")
-    settings = settings_of(recipe, config)
     keep_freed_memory()
     try:
         done = call(

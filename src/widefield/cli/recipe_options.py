@@ -2,13 +2,15 @@
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
 from widefield.cli.help import group, group_of, with_parameters
-from widefield.config.arguments import RecipeArguments
+from widefield.config.arguments import METHOD_NAMES, VIEW_NAMES, RecipeArguments
+from widefield.core.names import check_name
+from widefield.core.validation import check
 
 SHOWN_FIRST = (
     "encoder",
@@ -28,7 +30,7 @@ PYTHON_ONLY = frozenset(
         *("zero_init_last", "layer_decay", "freeze_norm_layers", "decay_bias_and_norm"),
         *("drop_last", "warmup_steps", "checkpoint_minutes", "metrics_every", "attack_steps"),
         *("projector_batch_norm", "head_init", "head_optimizer", "head_update", "head_moments"),
-        *("logit_scale", "cross_entropy_weight", "head_lr_scale"),
+        *("logit_scale", "cross_entropy_weight", "label_smoothing", "head_lr_scale"),
         *("head_second_moment", "viewmaker_shape", "viewmaker_clamp", "viewmaker_lr"),
     }
 )
@@ -52,6 +54,35 @@ def check_cli_options(words: list[str]) -> None:
         if option.startswith("--") and name in PYTHON_ONLY:
             hint = f"set {name} in a --config file or in Python"
             raise ValueError(f"{option} is not an option of the command line: {hint}")
+
+
+def check_settings(values: Mapping[str, Any]) -> None:
+    """Check the given settings of a run as far as that needs no torch.
+
+    Raises:
+        ValueError: an unknown method or view policy, or a value out of its range.
+    """
+    hints = _kinds()
+    for name, value in values.items():
+        if value is None or value == "auto":
+            continue
+        if name == "method":
+            check_name("method", value, METHOD_NAMES)
+        elif name == "views":
+            for policy in value.split("+"):
+                check_name("views", policy, VIEW_NAMES)
+        elif name in hints and name not in ("encoder", "init", "teacher"):
+            check(option_of(name), hints[name], value)
+
+
+def option_of(name: str) -> str:
+    """Return how the command line spells a setting.
+
+    Example:
+        >>> option_of("batch_size")
+        '--batch-size'
+    """
+    return "--" + name.replace("_", "-")
 
 
 def options_of(words: list[str]) -> list[inspect.Parameter]:
@@ -108,9 +139,10 @@ def with_options(
 
 
 def _kinds() -> dict[str, Any]:
-    """Return the type of every setting, str for method, views and encoder."""
+    """Return type and range of every setting, str for method, views and encoder."""
     typed = {"MethodConfig": str, "ViewSettings": str, "EncoderSettings": str, "Module": str}
-    return typing.get_type_hints(RecipeArguments, localns=typed) | {
+    hints = typing.get_type_hints(RecipeArguments, localns=typed, include_extras=True)
+    return hints | {
         "init": str | None,
         "teacher": list[str],
     }
@@ -118,7 +150,8 @@ def _kinds() -> dict[str, Any]:
 
 def _option(name: str, kind: Any, text: str = "", place: Group | None = None) -> inspect.Parameter:
     parameter = Parameter(help=text, show_default=False, group=place or group("Training"))
-    annotation = typing.cast(Any, Annotated)[kind | None, parameter]
+    base = typing.get_args(kind)[0] if typing.get_origin(kind) is Annotated else kind
+    annotation = typing.cast(Any, Annotated)[base | None, parameter]
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )

@@ -15,6 +15,7 @@ from cyclopts import Parameter
 
 import widefield
 from widefield.cli.help import grouped
+from widefield.cli.inputs import check_inputs
 
 Command = Callable[..., None]
 
@@ -53,8 +54,13 @@ def like(module: str, *, without: Collection[str] = ()) -> Callable[[Command], C
             [p.replace(annotation=_annotation(p, texts.get(p.name))) for p in parameters]
         )
 
+        types = {p.arg: ast.unparse(p.annotation) for p in _arguments(call) if p.annotation}
+        types = {name: text.removesuffix(" | None") for name, text in types.items()}
+
         def wrapper(*args: Any, **kwargs: Any) -> None:
-            command(**dict(zip(signature.parameters, args, strict=False)), **kwargs)
+            values = {**dict(zip(signature.parameters, args, strict=False)), **kwargs}
+            check_inputs(values, types)  # before torch is imported
+            command(**values)
 
         wrapper.__name__, wrapper.__doc__ = command.__name__, plain(doc.partition("\n")[0])
         wrapper.__signature__ = signature  # type: ignore[attr-defined]
@@ -106,6 +112,10 @@ def _merged(parameter: inspect.Parameter, declared: inspect.Parameter | None) ->
         return parameter
     kind = declared.kind if declared.kind is declared.KEYWORD_ONLY else parameter.kind
     return declared.replace(kind=kind)
+
+
+def _arguments(call: ast.FunctionDef) -> list[ast.arg]:
+    return [*call.args.args, *call.args.kwonlyargs]
 
 
 def _parameters(call: ast.FunctionDef, module: str) -> list[inspect.Parameter]:

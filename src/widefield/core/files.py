@@ -101,12 +101,22 @@ def checked_output(path: str | Path, suffixes: tuple[str, ...], *, overwrite: bo
     path = Path(path)
     if path.suffix not in suffixes:
         raise ValueError(f"cannot write {path.name}: its suffix must be {' or '.join(suffixes)}")
-    if os.path.lexists(path) and not overwrite:
-        raise ValueError(f"{path} is already there: choose another name, or pass --overwrite")
+    if not overwrite:
+        check_not_there(path)
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is no plain file: choose another name")
     check_writable(path.parent)
     return path
+
+
+def check_not_there(path: Path) -> None:
+    """Check that nothing would be replaced.
+
+    Raises:
+        ValueError: there is a file or a folder at `path`.
+    """
+    if os.path.lexists(path):
+        raise ValueError(f"{path} is already there: choose another name, or pass --overwrite")
 
 
 def check_folder_name(path: str | Path, *, here: bool = False) -> None:

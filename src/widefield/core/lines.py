@@ -20,3 +20,15 @@ def one_line(text: str) -> str:
         return line
     half = (LONGEST - len(" ... ")) // 2
     return f"{line[:half]} ... {line[-half:]}"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a time in seconds, minutes or hours.
+
+    Example:
+        >>> [format_duration(seconds) for seconds in (12.3, 600.0, 5_400.0, 1_234_567.0)]
+        ['12 s', '10 min', '1.5 h', '342.9 h']
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3600:,.1f} h"

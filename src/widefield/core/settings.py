@@ -10,10 +10,9 @@ import ast
 import dataclasses
 import inspect
 import textwrap
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 from widefield.core.validation import check, hints_of
 
@@ -95,7 +94,7 @@ class Setting:
 
     name: str
     hint: Any
-    """Its type, without the range."""
+    """Its type, and its range if it has one."""
     default: Any
     help: str
 
@@ -117,8 +116,7 @@ def describe(settings: Settings) -> dict[str, Setting]:
                 for inner in describe(value).values()
             }
         else:
-            base = typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
-            result[name] = Setting(name=name, hint=base, default=value, help=texts[name])
+            result[name] = Setting(name=name, hint=hint, default=value, help=texts[name])
     return result
 
 

@@ -286,7 +286,7 @@ class Score:
     recall: tuple[float | None, ...]
     """Recall of each class, by class id; None of a class without test examples."""
     knn: float
-    """Accuracy of the k-nearest-neighbor vote on the same features."""
+    """Accuracy of the k-nearest-neighbor vote on the same features; NaN if it was left out."""
     l2: float
     """L2 strength selected on the validation split."""
     classes: int

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from widefield.encoders.family import family_of as family_of
     from widefield.encoders.feature_map import FeatureMap as FeatureMap
     from widefield.encoders.layers import layer_names as layer_names
+    from widefield.encoders.names import is_own as is_own
     from widefield.encoders.normalized import Normalized as Normalized
     from widefield.encoders.own import OwnNetwork as OwnNetwork
     from widefield.encoders.own import give_network as give_network
-    from widefield.encoders.own import is_own as is_own
     from widefield.encoders.projected import Projected as Projected
     from widefield.encoders.readout import FIT_EXAMPLES as FIT_EXAMPLES
     from widefield.encoders.readout import Readout as Readout

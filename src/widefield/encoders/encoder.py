@@ -21,7 +21,8 @@ from widefield.core.types import COLOR_32, BlackWhite, InputSpec, Kind, Size, as
 from widefield.encoders.arguments import AFTER_BUILD, set_after_build, split_arguments
 from widefield.encoders.cifar import CIFAR_NETWORKS
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
-from widefield.encoders.own import build_own, is_own, known_digest
+from widefield.encoders.names import is_own
+from widefield.encoders.own import build_own, known_digest
 from widefield.encoders.vision import TORCHVISION, check_vision, vision_network
 
 Stem = Literal["auto", "cifar", "small", "native"]

@@ -10,7 +10,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from widefield.core.types import InputSpec
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
-from widefield.encoders.own import given_network, is_own
+from widefield.encoders.names import is_own
+from widefield.encoders.own import given_network
 from widefield.encoders.settings import EncoderSettings
 
 Family = Literal["networks with batch norm", "networks without batch norm", "transformers"]

@@ -22,9 +22,8 @@ from torch import Tensor, nn
 from widefield.core.lines import one_line
 from widefield.core.modes import eval_mode
 from widefield.core.types import Size
+from widefield.encoders.names import MODULE_PREFIX
 
-_MODULE = "module:"
-"""Prefix of the names of modules that were given in Python."""
 _TRIED = (32, 224, 64, 96, 128, 28, 256, 384, 518)
 """Sides of images that a module is tried with, where the data are not known."""
 
@@ -43,19 +42,6 @@ class OwnNetwork:
 
 _given: dict[str, OwnNetwork] = {}
 """The networks that were given in this process, by the names that runs record."""
-
-
-def is_own(name: str) -> bool:
-    """Return whether a name is that of a network of one's own.
-
-    Example:
-        >>> is_own("nets/small.py:build"), is_own("resnet18")
-        (True, False)
-    """
-    file, colon, function = name.rpartition(":")
-    return name.startswith(_MODULE) or (
-        bool(colon) and file.endswith(".py") and function.isidentifier()
-    )
 
 
 def give_network(network: str | nn.Module, *, recorded: str | None = None) -> OwnNetwork:
@@ -87,10 +73,10 @@ def given_network(name: str) -> OwnNetwork:
     """
     if name in _given:
         return _given[name]
-    if name.startswith(_MODULE):
+    if name.startswith(MODULE_PREFIX):
         raise ValueError(
-            f"the network {name.removeprefix(_MODULE)!r} is a module of another process: give it "
-            "again, load(RUN, network=module) or pretrain(..., encoder=module)"
+            f"the network {name.removeprefix(MODULE_PREFIX)!r} is a module of another process: "
+            "give it again, load(RUN, network=module) or pretrain(..., encoder=module)"
         )
     raise ValueError(
         f"the network is code of yours, {name}, and is executed only if you name it: append "
@@ -150,7 +136,7 @@ def _of_module(module: nn.Module) -> OwnNetwork:
     frozen = copy.deepcopy(module).cpu()
     shapes = [(key, tuple(value.shape)) for key, value in frozen.state_dict().items()]
     digest = hashlib.sha256(f"{frozen!r}{shapes}".encode()).hexdigest()
-    name = f"{_MODULE}{type(module).__name__}-{digest[:8]}"
+    name = f"{MODULE_PREFIX}{type(module).__name__}-{digest[:8]}"
     return OwnNetwork(name=name, digest=digest, build=lambda: copy.deepcopy(frozen))
 
 

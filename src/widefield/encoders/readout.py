@@ -203,6 +203,14 @@ class Wide(nn.Module):
         Raises:
             ValueError: images of other channels or another size than the readout was fitted on.
         """
+        return self.with_pooled(x)[1]
+
+    def with_pooled(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the features h [B, D] of the encoder and the output, by one pass.
+
+        Raises:
+            ValueError: as `forward`.
+        """
         expected = self.readout.config.input_shape
         if tuple(x.shape[1:]) != expected:
             raise ValueError(
@@ -212,8 +220,8 @@ class Wide(nn.Module):
         sources = self.readout.config.sources
         if self.stages is None:
             self.stages = _needed(find_stages(self.encoder, x[:2]), sources)
-        result: Tensor = self.readout(*source_features(self.encoder, x, sources, self.stages))
-        return result
+        h, features = source_features(self.encoder, x, sources, self.stages)
+        return h, self.readout(h, features)
 
 
 def fit_readout(

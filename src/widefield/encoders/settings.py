@@ -19,7 +19,7 @@ from widefield.encoders.encoder import (
     encoder_config,
 )
 from widefield.encoders.fit import infer_dim
-from widefield.encoders.own import is_own
+from widefield.encoders.names import is_own
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from torch import nn
 
 from widefield.core.rng import seeded
 from widefield.encoders.encoder import Encoder, build_from_config, family_of
-from widefield.encoders.own import is_own
+from widefield.encoders.names import is_own
 
 
 def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:

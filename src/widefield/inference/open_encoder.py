@@ -29,6 +29,7 @@ from widefield.encoders import (
     module_normalization,
     own_encoder,
 )
+from widefield.encoders.names import check_encoder_name, split_own
 from widefield.inference.features import (
     DEFAULT_ARCHITECTURE,
     FeatureExtractor,
@@ -148,11 +149,7 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
     path, _, architecture = name.rpartition("@")
     if not Path(name).exists() and Path(path).is_file():
         return _with_match(name, path, *load_foreign(path, architecture))
-    if not Path(name).exists():
-        raise ValueError(
-            f"no encoder {name!r}: give a run's folder, a file of weights, timm:NAME, "
-            "torchvision:NAME, FILE.py:FUNCTION, random or pixels"
-        )
+    check_encoder_name(name)
     if Path(name).is_file() and not has_settings(name):
         return _with_match(name, name, *load_foreign(name, None))
     if is_model_folder(Path(name)):
@@ -177,18 +174,6 @@ def _open_run(name: str, path: str, network: str | None) -> FeatureExtractor:
         projector=load_projector(path),
         readout=load_readout(path),
     )
-
-
-def split_own(name: str) -> tuple[str, str | None]:
-    """Return a path and the function of a network in `PATH@FILE.py:FUNCTION`; None without one.
-
-    Example:
-        >>> split_own("runs/a@nets/small.py:build"), split_own("runs/a")
-        (('runs/a', 'nets/small.py:build'), ('runs/a', None))
-    """
-    path, _, network = name.rpartition("@")
-    is_named = bool(path) and is_own(network) and not Path(name).exists()
-    return (path, network) if is_named else (name, None)
 
 
 def encoder_name(spec: str | os.PathLike[str]) -> str:

@@ -32,6 +32,8 @@ _SCALES = (0.1, 0.0)
 """Scales s of the columns beside pooled ones, other than 1."""
 _PARTS = 5
 """One of so many parts of the training examples selects the L2 strength."""
+_ROWS = 4096
+"""Rows that are standardized at a time: wide features of all would take gigabytes."""
 _LOGITS = 2**25
 """Maximum number of logits in memory, 128 MiB; a larger grid is solved in parts."""
 
@@ -203,42 +205,71 @@ class _Frame:
     scale: Tensor
     """Standard deviations; infinite for constant features, which makes them zero."""
     axes: Tensor
-    """Orthonormal columns, [D, min(n, D)]."""
+    """Orthonormal columns, [D, d]; see `_principal_axes`."""
 
     @classmethod
     def of(cls, h: Tensor) -> "_Frame":
         """Return the frame of training features [n, D]."""
-        scale = power_of_two(h.abs().amax())
-        scaled = h / scale  # squares of the unscaled features could underflow or overflow
-        largest, mean = scaled.abs().amax(0), scaled.mean(0)
-        deviation = scaled.sub_(mean).square_().mean(0).sqrt()
+        low, high = h.aminmax(dim=0)
+        largest = torch.maximum(low.abs(), high.abs())
+        # Squares of the unscaled features could underflow or overflow.
+        size = power_of_two(largest.amax())
+        mean, square = (torch.zeros_like(low) for _ in range(2))
+        for part in torch.split(h, _ROWS):
+            mean += (part / size).sum(0)
+        mean /= len(h)
+        for part in torch.split(h, _ROWS):
+            square += (part / size).sub_(mean).square_().sum(0)
+        deviation = (square / len(h)).sqrt()
         # Rounding makes a constant feature deviate: it must not be amplified to noise.
-        constant = deviation <= 1e-6 * largest
-        mean, std = mean * scale, torch.where(constant, torch.inf, deviation * scale)
-        return cls(mean=mean, scale=std, axes=_principal_axes((h - mean) / std))
+        constant = deviation <= 1e-6 * (largest / size)
+        return cls.scaled_by(torch.where(constant, torch.inf, deviation * size), mean * size, h)
+
+    @classmethod
+    def scaled_by(cls, scale: Tensor, mean: Tensor, h: Tensor) -> "_Frame":
+        """Return the frame of training features that are divided by `scale`."""
+        return cls(mean=mean, scale=scale, axes=_principal_axes(h, mean, scale))
 
     def scaled(self, h: Tensor, pooled: int, factor: float) -> "_Frame":
         """Return the frame in which the columns after the first `pooled` are `factor` as large."""
         scale = self.scale.clone()
         scale[pooled:] /= factor  # infinite for 0
-        return _Frame(mean=self.mean, scale=scale, axes=_principal_axes((h - self.mean) / scale))
+        return self.scaled_by(scale, self.mean, h)
 
     def standardize(self, h: Tensor) -> Tensor:
-        return (h.to(self.mean) - self.mean) / self.scale
+        return _standardized(h, self.mean, self.scale)
 
     def coordinates(self, h: Tensor) -> Tensor:
         """Return h [n, D] along the axes and a column of ones for the bias, [n, min(n, D) + 1]."""
-        z = self.standardize(h)
-        return torch.cat([z @ self.axes, z.new_ones(len(z), 1)], dim=1)
+        x = self.mean.new_ones(len(h), self.axes.shape[1] + 1)
+        for part, rows in zip(torch.split(x, _ROWS), torch.split(h, _ROWS), strict=True):
+            torch.mm(self.standardize(rows), self.axes, out=part[:, :-1])
+        return x
 
 
-def _principal_axes(z: Tensor) -> Tensor:
-    """Return orthonormal columns [D, min(n, D)] that span the rows of z [n, D]."""
-    if len(z) >= z.shape[1]:
-        return _eigenvectors(z.T @ z)
-    # A solution lies in the span of the training examples.
-    span, factor = torch.linalg.qr(z.T)
-    return span @ _eigenvectors(factor @ factor.T)
+def _standardized(h: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
+    return (h.to(mean) - mean).div_(scale)
+
+
+def _principal_axes(h: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
+    """Return orthonormal columns [D, d] that span the standardized rows of h [n, D].
+
+    d is the number of columns that are not constant, or n if that is fewer.
+    """
+    varied = scale.isfinite()
+    count = int(varied.sum())
+    parts = (_standardized(part, mean, scale)[:, varied] for part in torch.split(h, _ROWS))
+    if len(h) >= count:
+        gram = h.new_zeros(count, count)
+        for z in parts:
+            gram.addmm_(z.T, z)
+        inner = _eigenvectors(gram)
+    else:  # a solution lies in the span of the training examples
+        span, factor = torch.linalg.qr(torch.cat(list(parts)).T)
+        inner = span @ _eigenvectors(factor @ factor.T)
+    axes = inner.new_zeros(h.shape[1], inner.shape[1])
+    axes[varied] = inner
+    return axes
 
 
 def _eigenvectors(gram: Tensor) -> Tensor:

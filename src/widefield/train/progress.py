@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
 from widefield.core.files import check_plain_file, write_atomically
+from widefield.core.lines import format_duration
 from widefield.train.loggers import LoggerName, open_logger
 from widefield.train.step import StepMetrics
 
@@ -25,18 +26,22 @@ MIN_ROW_WAIT = 0.02  # smaller shares are not shown
 
 
 class LineLog:
-    """Prints a line a minute, where the output is a file and has no progress bar."""
+    """Prints a line a minute with the time left, where the output is a file and shows no bar."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, done: int = 0) -> None:
         self._console, self._printed_at = console, time.monotonic()
+        self._began, self._done_before = self._printed_at, done
 
-    def print_line(self, line: Callable[[], str]) -> None:
+    def print_line(self, line: Callable[[], str], *, done: int, total: int) -> None:
         """Print what `line` returns, if a minute has passed since the last one."""
         if not self._console.is_terminal and time.monotonic() - self._printed_at > (
             SECONDS_BETWEEN_LINES
         ):
             self._printed_at = time.monotonic()
-            self._console.print(line(), highlight=False, markup=False, soft_wrap=True)
+            seconds = (self._printed_at - self._began) / max(1, done - self._done_before)
+            left = format_duration(seconds * (total - done))
+            text = f"{line()}  {left} left"
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 class ProgressBar:
@@ -56,7 +61,7 @@ class ProgressBar:
         self._total_steps = total_steps
         self._task = self._bar.add_task("starting", total=total_steps, completed=done, rate="")
         self._read_at = 0.0
-        self._line_log = LineLog(console)
+        self._line_log = LineLog(console, done=done)
 
     def __enter__(self) -> Self:
         """Show the bar."""
@@ -82,7 +87,9 @@ class ProgressBar:
                 f"{metrics.data_wait:.0%} waiting for data {rows}"
             )
             self._bar.update(self._task, description=epoch, rate=rate)
-            self._line_log.print_line(lambda: f"{epoch}  {rate}".rstrip())
+            self._line_log.print_line(
+                lambda: f"{epoch}  {rate}".rstrip(), done=metrics.step, total=self._total_steps
+            )
         self._bar.update(self._task, completed=metrics.step)
 
     def print_line(self, line: str) -> None:
@@ -99,7 +106,7 @@ def images_bar(console: Console, description: str) -> Iterator[Callable[[int, in
     if not console.is_terminal:
         line_log = LineLog(console)
         yield lambda done, total: line_log.print_line(
-            lambda: f"{description}: {done:,} of {total:,}"
+            lambda: f"{description}: {done:,} of {total:,}", done=done, total=total
         )
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())

@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.config.recipe import Recipe
-from widefield.core.files import is_temp_file, make_folders, remove_empty, write_atomically
+from widefield.core.files import make_folders, remove_empty, write_atomically
 from widefield.core.names import printable
 from widefield.core.plain_yaml import read_yaml, yaml_text
 from widefield.core.types import Size, as_black_white, is_black_white
 from widefield.core.validation import is_valid
 from widefield.data import Dataset
 from widefield.encoders import READOUT_FILE, Encoder, save_encoder
+from widefield.train.folder_checks import SETTINGS_FILE, check_is_run
 from widefield.train.manifest import CHANGED_MESSAGE, Growth, Manifest
 
 RESUME_SETTINGS = ("epochs", "device")
@@ -46,7 +47,7 @@ class RunFolder:
     @property
     def settings_file(self) -> Path:
         """Every setting, the data, the seed and the versions."""
-        return self.path / "run.yaml"
+        return self.path / SETTINGS_FILE
 
     @property
     def manifest(self) -> Manifest:
@@ -125,23 +126,6 @@ class RunFolder:
         """Return whether the encoder of a finished epoch is saved, with its projector if any."""
         last = "projector.safetensors" if projector else "encoder.safetensors"
         return (self.encoder_at(epoch) / last).exists()
-
-    def check_empty(self) -> None:
-        """Check that no files would be overwritten.
-
-        Raises:
-            ValueError: the folder holds a run or other files.
-        """
-        if os.path.lexists(self.settings_file):
-            raise ValueError(
-                f"{self.path} already holds a run: go on with --resume, or choose another --out"
-            )
-        if self.path.exists() and (not self.path.is_dir() or self._has_files()):
-            raise ValueError(f"{self.path} is not an empty folder: choose another --out")
-
-    def _has_files(self) -> bool:
-        """Return whether there are files other than those of a run that was killed at its start."""
-        return any(p.name != ".lock" and not is_temp_file(p.name) for p in self.path.iterdir())
 
     @contextmanager
     def created(self) -> Iterator[None]:
@@ -303,8 +287,7 @@ class RunFolder:
         return form
 
     def _existing_settings_file(self) -> Path:
-        if not self.settings_file.exists():
-            raise ValueError(f"{self.path} is not a run: it has no run.yaml")
+        check_is_run(self.path)
         return self.settings_file
 
     def identity(self, recipe: Recipe, manifest: Manifest) -> dict[str, Any]:
@@ -382,6 +365,7 @@ _KINDS = {
     "machine": dict,
     "tasks": dict,
     "form": dict,
+    "threads": int,
 }
 """Types of the values of `run.yaml` beside the recipe."""
 

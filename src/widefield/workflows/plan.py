@@ -6,7 +6,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -29,6 +29,7 @@ from widefield.train.distributed import DistributedContext
 from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import TrainStep, set_learning_rate
+from widefield.train.threads import check_threads, choose_threads, limited_threads
 from widefield.workflows.setup import Setup
 
 STEPS_PER_ROUND = 6
@@ -57,6 +58,8 @@ class Plan:
     """Expected peak memory on the device; without a GPU the part of `host_bytes` for the model."""
     epoch_seconds: float
     """Expected duration, without health checks and checkpoints."""
+    threads: int = 1
+    """CPU threads of the run."""
     notes: tuple[str, ...] = ()
     """Advice on settings, one line each."""
 
@@ -76,6 +79,7 @@ class Plan:
             "run_seconds": round(self.recipe.epochs * self.epoch_seconds, 1),
             "examples": self.examples,
             "steps_per_epoch": self.steps_per_epoch,
+            "threads": self.threads,
             "notes": list(self.notes),
             "parts": {name: dataclasses.asdict(part) for name, part in self.parts.items()},
             "encoder": self.recipe.encoder.name,
@@ -101,6 +105,7 @@ def plan(
     recipe: str | Recipe = "default",
     group: str | None = None,
     download: bool = False,
+    threads: int | None = None,
     on_note: OnNote | None = None,
     **settings: Unpack[RecipeArguments],
 ) -> Plan:
@@ -112,6 +117,7 @@ def plan(
             also a whole one.
         group: examples that belong together, as for `pretrain`.
         download: fetch the published weights of `init` if they are missing.
+        threads: CPU threads, as for `pretrain`.
         on_note: called before the work with each note on the data and the encoder, such as `print`.
         **settings: settings of the run, its method and its views to change.
 
@@ -123,6 +129,7 @@ def plan(
         >>> ahead.parts["head"], ahead.parts["moments"].bytes, ahead.steps_per_epoch
         (Part(bytes=8192, place='host'), 16384, 4)
     """
+    check_threads(threads)
     setup = Setup(data, recipe, settings, download=download)
     dataset = open_dataset(data, **setup.recipe.data_options(), group=group)
     resolved, notes, init = setup.finish(dataset)
@@ -130,13 +137,18 @@ def plan(
     with (
         tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
         torch.random.fork_rng(enabled=True),
+        ExitStack() as stack,
     ):
+        device = choose_device(resolved.device)
+        ranks = DistributedContext(device, choose_precision(resolved.precision, device))
+        threads = threads or choose_threads(resolved, dataset, encoder, ranks)
+        stack.enter_context(limited_threads(threads))
         trial = _Trial(resolved, dataset, RunFolder(path=Path(folder)), encoder)
         with closing(trial.run):
             init_notes = () if init is None else init.notes
             notes = (*dataset.notes, dataset.storage, *init_notes, *notes)
             send_notes(notes, on_note)
-            return replace(trial.plan(), notes=notes)
+            return replace(trial.plan(), notes=notes, threads=threads)
 
 
 class _Trial:

@@ -13,6 +13,7 @@ from rich.console import Console
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
 from widefield.config.resolve import without_auto
+from widefield.core.cpus import usable_cpus
 from widefield.core.files import check_folder_name
 from widefield.core.hardware import choose_device, choose_precision, machine
 from widefield.core.input_errors import input_errors
@@ -22,18 +23,20 @@ from widefield.data import Dataset, absolute, open_dataset
 from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels
 from widefield.data.open import Data
-from widefield.encoders import is_own
+from widefield.encoders import Encoder, is_own
 from widefield.head import FolderLock
 from widefield.inference.features import send_notes
 from widefield.inference.initial_weights import saved_init
 from widefield.train.checkpoint import disk_full_errors
 from widefield.train.distributed import DistributedContext
+from widefield.train.folder_checks import check_empty
 from widefield.train.loggers import LoggerName, check_logger
 from widefield.train.loop import OnStep
 from widefield.train.progress import images_bar
 from widefield.train.resume import in_order
 from widefield.train.run import Pretrained, PretrainRun
 from widefield.train.run_dir import FORMAT, RESUME_SETTINGS, RunFolder
+from widefield.train.threads import check_threads, choose_threads, limited_threads
 from widefield.version import __version__
 from widefield.workflows.run_page import write_run_page
 from widefield.workflows.setup import Setup, with_names
@@ -52,6 +55,7 @@ def pretrain(
     download: bool = False,
     quiet: bool = False,
     logger: LoggerName | None = None,
+    threads: int | None = None,
     on_note: OnNote | None = None,
     on_step: OnStep | None = None,
     on_epoch: OnStep | None = None,
@@ -81,6 +85,8 @@ def pretrain(
         quiet: show no progress.
         logger: log to wandb or mlflow too, if installed; metrics.csv and files for TensorBoard
             are always written.
+        threads: CPU threads; by default as many as are fastest in a short trial, and when a run is
+            resumed those that it had, because their number can change the last bits of weights.
         on_note: called before the work with each note on the data, the settings and the initial
             encoder; by default they are shown with the progress.
         on_step: called after every step; an exception ends the run, without a checkpoint.
@@ -101,6 +107,7 @@ def pretrain(
     if logger is not None:
         check_logger(logger)
     check_folder_name(out, here=True)
+    check_threads(threads)
     excluded = read_excluded(exclude)
     folder = RunFolder(path=Path(out))
     setup = None
@@ -116,7 +123,7 @@ def pretrain(
     ranks = DistributedContext(device, choose_precision(resolved.precision, device))
     console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
     if ranks.is_rank_zero and not resume:
-        folder.check_empty()
+        check_empty(folder.path)
     with images_bar(console, "reading images") as progress:
         if resume:
             group = _group_to_resume(folder, group)
@@ -135,13 +142,16 @@ def pretrain(
         ranks.rank_failure_errors(),
         _lock(folder, ranks),
         torch.random.fork_rng(enabled=True),
+        ExitStack() as stack,
     ):
         growth = None
         if not resume and ranks.is_rank_zero:
-            folder.check_empty()  # again: another process may have written a run meanwhile
+            check_empty(folder.path)  # again: another process may have written a run meanwhile
         if resume:
             dataset, growth = in_order(dataset, folder, resolved, ranks)
         resolved = ranks.broadcast(resolved)
+        threads, thread_note = _threads(threads, resume, folder, resolved, dataset, initial, ranks)
+        stack.enter_context(limited_threads(threads))
         ranks.on_rank_zero(
             lambda: write_targets(
                 folder,
@@ -160,9 +170,10 @@ def pretrain(
             with closing(run):
                 if not (resume and run.resume(_source(data, dataset))):
                     metadata, began = _metadata(resolved, data, dataset, group), run.growth
+                    metadata["threads"] = threads
                     ranks.on_rank_zero(lambda: folder.begin(metadata, dataset, began, initial))
                 if ranks.is_rank_zero:
-                    send_notes(notes, on_note or partial(_show, console))
+                    send_notes((*notes, *thread_note), on_note or partial(_show, console))
                 done = run.train(on_step=on_step, on_epoch=on_epoch)
                 if done.finished and ranks.is_rank_zero:
                     write_run_page(run)
@@ -172,6 +183,26 @@ def pretrain(
             raise
     run.request.send_signal(run.stopped_by or run.request.signal)
     return done
+
+
+def _threads(
+    threads: int | None,
+    resume: bool,
+    folder: RunFolder,
+    recipe: Recipe,
+    dataset: Dataset,
+    initial: Encoder | None,
+    ranks: DistributedContext,
+) -> tuple[int, tuple[str, ...]]:
+    """Return the number of threads of a run, and a note if it is resumed with another one."""
+    before = folder.settings().get("threads") if resume else None
+    if before is None:
+        return threads or choose_threads(recipe, dataset, initial, ranks), ()
+    now = threads or min(before, usable_cpus())
+    if now == before:
+        return now, ()
+    note = f"{now} threads, and {before} so far: the last bits of the weights can differ"
+    return now, (note,)
 
 
 def _show(console: Console, note: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.input_errors import input_errors
@@ -20,6 +20,7 @@ from widefield.data import Dataset
 from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.open import Data
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
+from widefield.encoders import Wide
 from widefield.evaluation.floors import floors as measure_floors
 from widefield.evaluation.wide import wide_or_none
 from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
@@ -49,6 +50,12 @@ from widefield.views import (
 )
 
 Protocol = Literal["linear", "feature-dropout"]
+Scores = dict[str, Score]
+"""Task -> score."""
+Readouts = tuple[FeatureExtractor, FeatureExtractor | None]
+"""An encoder, and the same with its wide readout if it has one."""
+ScoreReadouts = Callable[..., tuple[Scores, Scores]]
+"""Scores the pooled features of an encoder and, if they are given too, its wide ones."""
 
 EXPERT_VIEWS = "expert:feature-dropout"
 """Training views of the protocol feature-dropout, unless the run has trainable views."""
@@ -209,28 +216,27 @@ def probe(
         sets = TrainTest(train=train, test=test)
     sets = _with_shared_tasks(sets, task)
     train, test = sets.train, sets.test
-    policy, score_encoder = None, _score
+    policy, score_readouts = None, _score_readouts
     if protocol == "feature-dropout":
         policy, views = _training_views(extractor, train)
-        score_encoder = partial(_score_by_sgd, views=views)
+        score_readouts = partial(_score_readouts_by_sgd, views=views)
     extractor.check(train)
     early = (*extractor.notes, *overlap_note(test, train), *data_notes(train, test))
     send_notes(early, on_note)
     extractor = extractor.with_readout(train, quiet=quiet)
-    scores = score_encoder(extractor, sets, seed)
-    floor_scores: dict[str, dict[str, Score]] = {}
-    wide_scores: dict[str, Score] = {}
+    wide = _wide_of(extractor, train) if floors else None
+    scores, wide_scores = score_readouts(extractor, wide, sets, seed)
+    floor_scores: dict[str, Scores] = {}
     if floors:
-        wide_scores = _wide_scores(extractor, sets, score_encoder, seed)
         floor_scores = measure_floors(
-            partial(score_encoder, data=sets, seed=seed),
-            pixels=FeatureExtractor(name="pixels"),
+            partial(_best_readout, score_readouts=score_readouts, data=sets, seed=seed),
+            pixels=(FeatureExtractor(name="pixels"), None),
             untrained=_untrained(extractor, train),
             majority=majority(*sets.targets(), classes=sets.class_counts, groups=sets.groups),
         )
     copies = apart(sets)
     if copies is not None:
-        found = {} if copies.data is None else score_encoder(extractor, copies.data, seed)
+        found = {} if copies.data is None else score_readouts(extractor, None, copies.data, seed)[0]
         copies_note = copies.note({t: (x.accuracy, x.low, x.high) for t, x in found.items()})
     return ProbeReport(
         encoder=extractor.name,
@@ -259,48 +265,118 @@ def probe(
     )
 
 
-def _wide_scores(
-    extractor: FeatureExtractor,
-    data: TrainTest,
-    score_encoder: Callable[[FeatureExtractor, TrainTest, int], dict[str, Score]],
-    seed: int,
-) -> dict[str, Score]:
-    """Return the scores of wide features, for an extractor of pooled ones."""
+def _wide_of(extractor: FeatureExtractor, train: Dataset) -> FeatureExtractor | None:
+    """Return the extractor of wide features beside one of pooled ones; None without stages."""
     if extractor.kind != "pooled":
-        return {}
-    wide = replace(extractor, kind="wide").with_readout(data.train, or_pooled=True)
-    return score_encoder(wide, data, seed) if wide.kind == "wide" else {}
+        return None
+    wide = replace(extractor, kind="wide").with_readout(train, or_pooled=True)
+    return wide if wide.kind == "wide" else None
 
 
-def _untrained(extractor: FeatureExtractor, train: Dataset) -> Iterator[FeatureExtractor]:
-    """Yield the untrained encoders, and their wide readouts: the floor is the best of them."""
+def _untrained(extractor: FeatureExtractor, train: Dataset) -> Iterator[Readouts]:
+    """Yield the untrained encoders, with their wide readouts: the floor is the best of them."""
     device = choose_device("auto")
     for encoder in extractor.untrained_encoders(train.images):
-        yield FeatureExtractor(name="random", encoder=encoder)
         wide = wide_or_none(encoder, train.images, device=device)
-        if wide is not None:
-            yield FeatureExtractor(name="random", encoder=wide)
+        yield (
+            FeatureExtractor(name="random", encoder=encoder),
+            None if wide is None else FeatureExtractor(name="random", encoder=wide),
+        )
 
 
-def _score(encoder: FeatureExtractor, data: TrainTest, seed: int) -> dict[str, Score]:
-    """Score the best linear probe on features of plain images."""
-    train_h, test_h = encoder.features(data.train.inputs), encoder.features(data.test.inputs)
+def _best_readout(
+    readouts: Readouts, *, score_readouts: ScoreReadouts, data: TrainTest, seed: int
+) -> Scores:
+    """Score the better of pooled and wide features, task by task, for a floor."""
+    pooled, others = score_readouts(*readouts, data, seed, with_knn=False)
+    return {
+        task: max((score, others.get(task, score)), key=lambda score: score.accuracy)
+        for task, score in pooled.items()
+    }
+
+
+def _score_readouts(
+    encoder: FeatureExtractor,
+    wide: FeatureExtractor | None,
+    data: TrainTest,
+    seed: int,
+    *,
+    with_knn: bool = True,
+) -> tuple[Scores, Scores]:
+    """Score the best linear probe on features of plain images, and on wide ones if there are any.
+
+    The encoder passes once over the images for both. Of wide features kNN is left out.
+    """
+    if wide is None:
+        train_h, test_h = (encoder.features(half.inputs) for half in (data.train, data.test))
+        return _score(train_h, test_h, encoder.pooled, data, seed, with_knn=with_knn), {}
+    module = wide.build(data.train.images)
+    assert isinstance(module, Wide)
+    dim = module.readout.config.pooled
+    both = FeatureExtractor(name=encoder.name, encoder=_PooledAndWide(module))
+    train_h, test_h = (both.features(half.inputs) for half in (data.train, data.test))
+    pooled, others = (
+        _score(train_h[:, part], test_h[:, part], count, data, seed, with_knn=knn)
+        for part, count, knn in (
+            (slice(None, dim), None, with_knn),
+            (slice(dim, None), dim, False),
+        )
+    )
+    return pooled, others
+
+
+def _score(
+    train_h: Tensor,
+    test_h: Tensor,
+    pooled: int | None,
+    data: TrainTest,
+    seed: int,
+    *,
+    with_knn: bool,
+) -> Scores:
+    """Score the best linear probe on features, of which the first `pooled` may be pooled ones."""
     train_y, test_y = data.targets(train_h.device)
     return score(
-        train_h,
+        train_h.contiguous(),
         train_y,
-        test_h,
+        test_h.contiguous(),
         test_y,
         classes=data.class_counts,
-        pooled=encoder.pooled,
+        pooled=pooled,
         groups=data.groups,
+        with_knn=with_knn,
         seed=seed,
     )
 
 
+class _PooledAndWide(nn.Module):
+    """An encoder with a wide readout: x[B, C, H, W] -> its pooled features, then the wide ones."""
+
+    def __init__(self, wide: Wide) -> None:
+        super().__init__()
+        self.wide = wide
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat(self.wide.with_pooled(x), dim=1)
+
+
+def _score_readouts_by_sgd(
+    encoder: FeatureExtractor,
+    wide: FeatureExtractor | None,
+    data: TrainTest,
+    seed: int,
+    *,
+    views: Augmentation,
+    with_knn: bool = True,
+) -> tuple[Scores, Scores]:
+    """Score by Feature Dropout's protocol each of the readouts that there are."""
+    pooled = _score_by_sgd(encoder, data, seed, views=views)
+    return pooled, {} if wide is None else _score_by_sgd(wide, data, seed, views=views)
+
+
 def _score_by_sgd(
     encoder: FeatureExtractor, data: TrainTest, seed: int, *, views: Augmentation
-) -> dict[str, Score]:
+) -> Scores:
     """Score by Feature Dropout's protocol, with training images augmented by `views`."""
     device, train = choose_device("auto"), data.train
     views = views.to(device)

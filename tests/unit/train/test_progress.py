@@ -47,6 +47,15 @@ def test_a_disk_slower_than_the_encoder_is_said(wait: float, said: bool) -> None
     assert ("for rows" in page.getvalue()) is said
 
 
+def test_a_log_has_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    page, now = io.StringIO(), [0.0]
+    monkeypatch.setattr("widefield.train.progress.time.monotonic", lambda: now[0])
+    with ProgressBar(Console(file=page, width=200), epochs=2, total_steps=10, done=4) as bar:
+        now[0] = 100.0
+        bar.step(metrics(6))  # two steps in 100 s, so four take 200
+    assert page.getvalue().splitlines()[0].endswith("4% waiting for data  3 min left")
+
+
 def test_steps_are_logged_with_all_their_digits(tmp_path: Path) -> None:
     weight = torch.nn.Parameter(torch.zeros(1))
     adversary = torch.optim.Adam([weight])

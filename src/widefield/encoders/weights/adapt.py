@@ -17,7 +17,7 @@ from widefield.core.rng import seeded
 from widefield.core.types import BlackWhite, InputSpec, Size, as_size
 from widefield.encoders.encoder import Encoder, EncoderConfig, build_from_config, encoder_config
 from widefield.encoders.layers import first_weight
-from widefield.encoders.own import is_own
+from widefield.encoders.names import is_own
 from widefield.encoders.weights.normalization import per_channel
 
 POSITIONS = ("pos_embed", "encoder.pos_embedding")

@@ -24,7 +24,8 @@ from widefield.encoders.encoder import (
     build_from_config,
     encoder_config,
 )
-from widefield.encoders.own import give_network, given_network, is_own
+from widefield.encoders.names import is_own
+from widefield.encoders.own import give_network, given_network
 
 _WEIGHTS = "encoder.safetensors"
 """Name of the file of weights in a folder."""

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from widefield.core.files import write_atomically
 from widefield.core.types import InputSpec, as_size
 from widefield.encoders.encoder import Encoder, EncoderConfig
-from widefield.encoders.own import is_own
+from widefield.encoders.names import is_own
 from widefield.encoders.readout import Readout
 from widefield.encoders.readout_file import READOUT_FILE, save_readout
 from widefield.encoders.weights.hub_folder import CONFIG, RECORD

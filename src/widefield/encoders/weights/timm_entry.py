@@ -10,7 +10,7 @@ from torch import nn
 
 from widefield.encoders.arguments import AFTER_BUILD, split_arguments
 from widefield.encoders.encoder import EncoderConfig, build_from_config
-from widefield.encoders.own import is_own
+from widefield.encoders.names import is_own
 from widefield.encoders.weights.files import read_config
 
 NAME = "widefield_encoder"
