@@ -279,7 +279,7 @@ def probe_tasks(
             are not finite, or not one row for each image.
     """
     train_h, test_h = features(data.train.inputs), features(data.test.inputs)
-    train_y, test_y = data.targets(train_h.device)
+    train_y, test_y = data.class_ids(train_h.device)
     classes = data.class_counts
     linear = fit_linear(
         train_h, train_y, test_h, test_y, classes=classes, groups=data.groups, seed=seed
@@ -293,7 +293,7 @@ def probe_tasks(
 
 def _majority(data: TrainTest, task: str) -> ProbeResult:
     """Return the hits of predicting the commonest class of the training images."""
-    train_y, test_y = data.targets()
+    train_y, test_y = data.class_ids()
     hits = majority_hits(train_y[task], test_y[task], data.class_counts[task]).numpy()
     return ProbeResult(hits=hits, knn=float(hits.mean()))
 

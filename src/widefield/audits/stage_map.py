@@ -51,7 +51,7 @@ def stage_hits(encoder: nn.Module, data: TrainTest, *, seed: int) -> dict[str, d
         cells = _fit_cells(encoder, stages, train.images, device)
         halves = [_features(encoder, stages, cells, x.images, device) for x in (train, data.test)]
     pair = TrainTest(train=train, test=data.test)
-    train_y, test_y = pair.targets(device)
+    train_y, test_y = pair.class_ids(device)
     hits: dict[str, dict[str, Hits]] = {}
     for name in cells:
         x, test_x = (half[name].clone() for half in halves)

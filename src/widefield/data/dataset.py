@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any
 
@@ -14,6 +14,7 @@ from widefield.data.clips import Clips
 from widefield.data.planted import DigitChannel, Overlay, SoundOverlay
 from widefield.data.select import spread_rows
 from widefield.data.skipped import Skipped
+from widefield.data.targets import Target
 
 _STATISTICS_EXAMPLES = 50_000
 _STATISTICS_CHUNK = 512
@@ -38,6 +39,8 @@ class Dataset:
     """Class names of each task, indexed by class id."""
     paths: list[str]
     """Name of each example: its relative path, or "row 17" of an array."""
+    targets: dict[str, Target] = field(default_factory=dict)
+    """Numbers, or several labels, of each example, which only probes take."""
     groups: NDArray[np.int64] | None = None
     """Group of each example, int64 [n], if some belong together; the same key has the same id in
     every data set."""
@@ -133,6 +136,7 @@ class Dataset:
             self,
             images=self.images[rows],
             labels={task: ids[rows] for task, ids in self.labels.items()},
+            targets={task: target.subset(rows) for task, target in self.targets.items()},
             paths=[self.paths[row] for row in index.tolist()],
             groups=None if self.groups is None else self.groups[rows],
             skipped=(),

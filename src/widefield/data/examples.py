@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from widefield.data.readers.recordings import Recordings
 from widefield.data.skipped import Skipped
+from widefield.data.targets import Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +20,8 @@ class Examples:
     """[n], in a stable order."""
     labels: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    targets: dict[str, Target] = field(default_factory=dict)
+    """Numbers, or several labels, of each example."""
     pixels: NDArray[Any] | None = None
     """Decoded images, uint8 [n, H, W, C], or windows, float32 [n, 1, T, C]."""
     files: list[Path] | list[memoryview] | None = None

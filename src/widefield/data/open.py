@@ -473,6 +473,7 @@ def _dataset(
         },
         classes={**examples.classes, **{overlay.name: overlay.classes for overlay in planted}},
         paths=[examples.names[row] for row in record["rows"]],
+        targets={task: target.subset(rows) for task, target in examples.targets.items()},
         groups=None if examples.groups is None else examples.groups[rows],
         skipped=(*skipped, *examples.excluded),
         notes=tuple(notes),

@@ -293,6 +293,7 @@ def _dataset(
         },
         classes={**examples.classes, **{overlay.name: overlay.classes for overlay in overlays}},
         paths=[examples.names[row] for row in rows.tolist()],
+        targets={task: target.subset(rows) for task, target in examples.targets.items()},
         groups=None if examples.groups is None else examples.groups[rows],
         skipped=(*skipped, *examples.excluded),
         notes=(*notes, *skipped_note(tuple(skipped))),
