@@ -23,7 +23,7 @@ from widefield.evaluation.paired import bootstrap_means, interval
 from widefield.probes.grouped import GroupIds, SplitGroups
 from widefield.probes.ridge import fit_ridge
 
-Floats = NDArray[np.float64]
+_Floats = NDArray[np.float64]
 
 MEASURES: Mapping[TargetKind, str] = {"number": "R2", "labels": "mean average precision"}
 """Kind of target -> its measure."""
@@ -55,7 +55,7 @@ class TargetScore:
     """Penalty chosen for the number, or for each label."""
     train_examples: int
     test_examples: int
-    values: Floats = field(repr=False)
+    values: _Floats = field(repr=False)
     """Expansion of `score` by example, [n], of mean `score`."""
 
     @property
@@ -144,7 +144,7 @@ def mean_floor(
 def score_target(
     task: str,
     target: Target,
-    predicted: Floats,
+    predicted: _Floats,
     *,
     l2: tuple[float, ...] = (),
     train_examples: int,
@@ -161,7 +161,7 @@ def score_target(
         Estimate(value=1.0, low=1.0, high=1.0)
     """
 
-    def estimate(values: Floats, least: float, most: float) -> Estimate:
+    def estimate(values: _Floats, least: float, most: float) -> Estimate:
         mean = float(values.mean())
         low, high = (float(np.clip(end, least, most)) for end in _interval(values, groups, seed))
         return Estimate(mean, min(low, mean), max(high, mean))
@@ -188,7 +188,7 @@ def score_target(
     )
 
 
-def _interval(values: Floats, groups: GroupIds | None, seed: int) -> tuple[float, float]:
+def _interval(values: _Floats, groups: GroupIds | None, seed: int) -> tuple[float, float]:
     """Return the interval of the mean; of a single group it is not known."""
     if groups is not None and len(np.unique(groups)) < 2:
         return -np.inf, np.inf
@@ -196,7 +196,7 @@ def _interval(values: Floats, groups: GroupIds | None, seed: int) -> tuple[float
     return interval(means)
 
 
-def r2_values(y: Floats, predicted: Floats) -> Floats:
+def r2_values(y: _Floats, predicted: _Floats) -> _Floats:
     """Return the expansion of R^2 by example, [n], of numbers y [n] and their predictions.
 
     Example:
@@ -208,11 +208,11 @@ def r2_values(y: Floats, predicted: Floats) -> Floats:
     error, variance = squared.mean(), deviation.mean()
     # R^2 = 1 - S / V, so that n dR^2/dw_i = -(e_i^2 - S) / V + S / V^2 (d_i^2 - V)
     change = -(squared - error) / variance + error / variance**2 * (deviation - variance)
-    values: Floats = 1 - error / variance + change
+    values: _Floats = 1 - error / variance + change
     return values
 
 
-def average_precision_values(has_label: NDArray[np.bool_], scores: Floats) -> Floats:
+def average_precision_values(has_label: NDArray[np.bool_], scores: _Floats) -> _Floats:
     """Return the expansion of the average precision by example, [n], of predictions `scores` [n].
 
     Equal scores are one rank.
@@ -232,5 +232,5 @@ def average_precision_values(has_label: NDArray[np.bool_], scores: Floats) -> Fl
     gain = np.cumsum(with_label * wrong / above**2)
     loss = np.cumsum(with_label * right / above**2)
     change = np.where(has_label, precision[rank] + gain[rank] - average, -loss[rank])
-    values: Floats = average + len(scores) * change / count
+    values: _Floats = average + len(scores) * change / count
     return values
