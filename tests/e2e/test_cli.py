@@ -171,6 +171,7 @@ COMMANDS = (
     "embed",
     "export",
     "recover",
+    "views",
     "lab",
 )
 
