@@ -36,7 +36,12 @@ from widefield.probes.suggest import suggest as suggest_rows
 from widefield.report import write_page
 from widefield.report.notebook import notebook_html, percents
 from widefield.workflows.classify_page import classify_page
-from widefield.workflows.classify_targets import TargetPrediction, predict_target, varying
+from widefield.workflows.classify_targets import (
+    TargetPrediction,
+    predict_target,
+    raw_floor,
+    varying,
+)
 from widefield.workflows.predictions_file import PREDICTION_FORMATS, write_predictions
 
 _TASK = "label"
@@ -265,7 +270,9 @@ def classify(
         classes=classes,
         labels={dataset.paths[row]: classes[k] for row, k in zip(rows, y, strict=True)},
         probabilities=prediction.probabilities,
-        cross_validation=_cross_validation(y, prediction, classes, groups, floor),
+        cross_validation=_cross_validation(
+            y, prediction, classes, groups, floor, raw_floor(dataset.kind)
+        ),
         suggested=tuple(dataset.paths[row] for row in selected),
         doubted=_doubted(prediction, y, classes, [dataset.paths[row] for row in rows]),
         notes=(
@@ -411,13 +418,14 @@ def _cross_validation(
     classes: tuple[str, ...],
     groups: GroupIds | None,
     by_pixels: NDArray[np.int64] | None,
+    raw: str,
 ) -> CrossValidation | None:
     guess = fit.held_out
     if guess is None or fit.held_out_probabilities is None:
         return None
     tested = guess >= 0
     p = fit.held_out_probabilities[tested].max(1)
-    floors = {} if by_pixels is None else {"raw pixels": by_pixels[tested]}
+    floors = {} if by_pixels is None else {raw: by_pixels[tested]}
     y, guess, groups = y[tested], guess[tested], None if groups is None else groups[tested]
     counts = np.zeros((len(classes), len(classes)), dtype=np.int64)
     np.add.at(counts, (y, guess), 1)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from widefield.core.types import Kind
 from widefield.data import Dataset
 from widefield.data.targets import Target
 from widefield.evaluation.paired import PairedDifference, paired_difference
@@ -113,6 +114,16 @@ def _joined(row: NDArray[np.float64], labels: Sequence[str]) -> str:
     return "|".join(name for name, p in zip(labels, row, strict=True) if p > 0.5) or "|"
 
 
+def raw_floor(kind: Kind) -> str:
+    """Return what the floor without a network is: sounds have a spectrogram for pixels.
+
+    Example:
+        >>> raw_floor("sounds")
+        'the raw spectrogram'
+    """
+    return {"images": "raw pixels", "sounds": "the raw spectrogram", "windows": "raw values"}[kind]
+
+
 def varying(target: Target) -> tuple[Target, tuple[str, ...]]:
     """Return a target without labels that all or none of the examples have, and a note on these.
 
@@ -176,7 +187,7 @@ def predict_target(
         others = {"the mean": np.broadcast_to(known.values.mean(0), known.values.shape)}
         if with_pixels:
             own = fit(pixels(dataset.subset(rows).inputs), np.arange(len(rows)))
-            others = {"raw pixels": own.held_out, **others}
+            others = {raw_floor(dataset.kind): own.held_out, **others}
         for name, predicted in others.items():
             floor = _scored(known, replace(fits[best], held_out=predicted), groups, seed)
             assert floor is not None
