@@ -385,7 +385,7 @@ class Group:
         return untrained_like(network, seed=10 * self.seed + number).eval()
 
     def _majority(self) -> ProbeResult:
-        train_y, test_y = self.data.targets()
+        train_y, test_y = self.data.class_ids()
         hits = majority_hits(train_y[TASK], test_y[TASK], self.world.classes).numpy()
         return ProbeResult(hits=hits, knn=float(hits.mean()))
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from widefield.inference.open_encoder import load as load
     from widefield.version import __version__ as __version__
     from widefield.workflows.classify import classify as classify
+    from widefield.workflows.draw_views import draw_views as draw_views
     from widefield.workflows.embed import embed as embed
     from widefield.workflows.embedder import Embedder as Embedder
     from widefield.workflows.explore import explore as explore

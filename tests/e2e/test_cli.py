@@ -184,6 +184,7 @@ COMMANDS = (
     "embed",
     "export",
     "recover",
+    "views",
     "lab",
 )
 

@@ -39,7 +39,7 @@ from widefield.audits.planting import (
     has_enough_examples,
 )
 from widefield.audits.result import Audit
-from widefield.audits.verdict import TaskAudit
+from widefield.audits.verdict import TaskAudit, outcome_interval
 from widefield.audits.view_effects import ViewEffects, explain
 from widefield.audits.view_features import view_features
 from widefield.core.files import check_writable, checked_output
@@ -65,7 +65,6 @@ from widefield.inference.splits import (
 )
 from widefield.methods import METHODS
 from widefield.metrics import describe
-from widefield.probes.grouped import share_interval
 from widefield.report import write_page
 
 WITHOUT_LABELS: Mapping[Kind, tuple[str, ...]] = {
@@ -108,7 +107,8 @@ def audit(
     Every task is placed between a floor (raw pixels, the same architecture untrained, or the
     commonest class, whichever is best) and a ceiling (the same architecture, trained briefly with
     the task's labels). What is not learned is searched for in earlier stages. Where there are no
-    labels, features are planted into the images.
+    labels, features are planted into the images. Numbers are judged by R^2, and several labels an
+    example by the mean average precision, in place of the accuracy.
 
     Args:
         encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
@@ -163,7 +163,7 @@ def audit(
         check_name("method", pretrain_with, METHODS)
         if "teacher" in METHODS[pretrain_with]().flat():
             raise ValueError(f"{pretrain_with} needs a teacher: pretrain with another method")
-    table = None if labels is None else read_labels(labels, group=group)
+    table = None if labels is None else read_labels(labels, group=group, targets=True)
     extractor = open_encoder(encoder, features).at_size(image_size)
     folders = _checkpoints(extractor) if all_checkpoints else {}
     other = None if compare is None else open_encoder(compare, features)
@@ -187,7 +187,7 @@ def audit(
         each.check(split.train)
         check_trainable(each, split.test.images[:2])
     notes: tuple[str, ...] = ()
-    if not split.train.labels and not plant:
+    if not split.tasks and not plant:
         plant, notes = _default_plants(split, seed=seed)
     if pretrain_with is not None and not plant:
         raise ValueError(
@@ -313,7 +313,11 @@ def _explain_all(
     """Return which component of the views removes each feature that is not learned."""
     found: dict[str, ViewEffects] = {}
     for data, bound in bounds:
-        behind = [task for task in bound if verdicts[task].verdict in NOT_LEARNED]
+        behind = [
+            task
+            for task in bound
+            if task in data.train.labels and verdicts[task].verdict in NOT_LEARNED
+        ]
         if behind:
             found |= explain(extractor, data, behind, seed=seed)
     return found
@@ -377,13 +381,18 @@ def _limits(extractor: FeatureExtractor, data: TrainTest, h: Tensor, *, trained:
 
 def _copies_note(extractor: FeatureExtractor, data: TrainTest) -> list[str]:
     """Return a note on near-copies in both parts, with the accuracies without them."""
-    found = apart(data) if data.train.labels else None
+    found = apart(data) if data.tasks else None
     if found is None:
         return []
     results = {} if found.data is None else probe_tasks(extractor.features, found.data)
     groups = None if found.data is None else found.data.test.groups
     return [
-        found.note({t: (x.accuracy, *share_interval(x.hits, groups)) for t, x in results.items()})
+        found.note(
+            {
+                task: (result.accuracy, *outcome_interval(result.hits, groups, seed=0))
+                for task, result in results.items()
+            }
+        )
     ]
 
 
@@ -436,7 +445,7 @@ def _check_data(
     if plant and data.test.kind not in WITHOUT_LABELS:
         raise ValueError(f"nothing is planted in {data.test.kind}: leave --plant out")
     for name in plant:
-        if name in data.train.labels:
+        if name in data.tasks:
             raise ValueError(
                 f"the data has a task {name!r} already, which is audited: leave --plant {name} out"
             )

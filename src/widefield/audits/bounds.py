@@ -21,7 +21,7 @@ from torch import nn
 from torch.nn import functional
 
 from widefield.audits.stage_map import stage_hits
-from widefield.audits.verdict import ProbeResult, TaskAudit, audit_task
+from widefield.audits.verdict import Outcomes, ProbeResult, TaskAudit, audit_task
 from widefield.config.resolve import RunContext, resolve
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.core.hardware import choose_device, choose_precision
@@ -30,9 +30,9 @@ from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
 from widefield.encoders import Encoder, FeatureMap, Projected
-from widefield.evaluation.cross_fit import Hits
 from widefield.evaluation.floors import floors
 from widefield.evaluation.label_free import FeatureFunction
+from widefield.evaluation.target_scores import MEASURES, mean_floor, probe_targets
 from widefield.evaluation.wide import has_stages_for, wide_or_none
 from widefield.inference.features import FeatureExtractor, encode
 from widefield.inference.splits import TrainTest
@@ -53,6 +53,8 @@ BUDGET: dict[str, Any] = {
     "warmup_epochs": 1.0,
 }
 """Recipe of a ceiling. Gentle views preserve features that crops and flips would destroy."""
+_RANGES = 10
+"""Ranges of a number that a ceiling is trained to tell apart."""
 NUM_SEEDS = 3
 """Untrained encoders of each initialization where a verdict is unclear."""
 
@@ -84,10 +86,10 @@ class Bounds:
     """Floors and ceiling of every encoder of one architecture, on one task."""
 
     floors: Mapping[str, ProbeResult]
-    """`pixels`, `random` or `majority` -> result of the probes."""
+    """`pixels`, `random`, and `majority` or `mean` -> result of the probes."""
     ceiling: ProbeResult
     """Result of the probes for an encoder that was trained with the labels of the task."""
-    stages: Mapping[str, Hits] = field(default_factory=dict)
+    stages: Mapping[str, Outcomes] = field(default_factory=dict)
     """Stage and grid -> hits of the untrained network; empty if they were not measured."""
 
 
@@ -98,9 +100,9 @@ def audit_tasks(
 
     Stages of the encoder are measured if the bounds have those of the untrained network.
     """
-    if not data.train.labels:
+    if not data.tasks:
         return {}
-    cells: dict[str, dict[str, Hits]] = {}
+    cells: dict[str, dict[str, Outcomes]] = {}
     if any(bound.stages for bound in bounds.values()):
         encoder = replace(extractor, kind="pooled").build(data.train.images)
         cells = stage_hits(encoder, data, seed=seed)
@@ -110,7 +112,8 @@ def audit_tasks(
             result,
             bounds[task].floors,
             bounds[task].ceiling,
-            classes=len(data.train.classes[task]),
+            classes=data.class_counts.get(task, 0),
+            measure=_measure(data, task),
             groups=data.test.groups,
             stages={
                 cell: (hits[task], bounds[task].stages[cell])
@@ -125,17 +128,17 @@ def audit_tasks(
 
 def untrained_stages(
     extractor: FeatureExtractor, data: TrainTest, *, seed: int
-) -> dict[str, dict[str, Hits]]:
+) -> dict[str, dict[str, Outcomes]]:
     """Return task -> stage and grid -> hits of the untrained network; empty for pixels."""
-    if extractor.name == "pixels" or not data.train.labels:
+    if extractor.name == "pixels" or not data.tasks:
         return {}
     encoder = replace(extractor, kind="pooled").untrained_encoders(data.train.images)[0]
     cells = stage_hits(encoder, data, seed=seed)
-    return {task: {cell: hits[task] for cell, hits in cells.items()} for task in data.train.labels}
+    return {task: {cell: hits[task] for cell, hits in cells.items()} for task in data.tasks}
 
 
 def with_stages(
-    bounds: Mapping[str, Bounds], stages: Mapping[str, Mapping[str, Hits]]
+    bounds: Mapping[str, Bounds], stages: Mapping[str, Mapping[str, Outcomes]]
 ) -> dict[str, Bounds]:
     """Return the bounds of each task with the stages of the untrained network."""
     return {task: replace(bound, stages=stages.get(task, {})) for task, bound in bounds.items()}
@@ -151,7 +154,7 @@ def measure_bounds(
     """
     return {
         task: graded_bounds(extractor, [data.only(task)], options, num_seeds=num_seeds)[0]
-        for task in data.train.labels
+        for task in data.tasks
     }
 
 
@@ -166,7 +169,7 @@ def graded_bounds(
 
     One supervised encoder, trained on a mixture of the grades, is the ceiling of all of them.
     """
-    (task,) = grades[0].train.labels
+    (task,) = grades[0].tasks
     folder = options.cache or cache_folder() / "audits"
     sample = grades[0].train.images[:2]
     mixture = _mixture([grade.train for grade in grades])
@@ -207,9 +210,9 @@ def graded_bounds(
                     partial(cached, grade=grade),
                     pixels=_Source("pixels", pixels, []),
                     untrained=untrained,
-                    majority={task: _majority(grade, task)},
                 ).items()
-            },
+            }
+            | _constant(grade, task),
             ceiling=cached(ceiling, grade=grade)[task],
         )
         for grade in grades
@@ -279,23 +282,52 @@ def probe_tasks(
             are not finite, or not one row for each image.
     """
     train_h, test_h = features(data.train.inputs), features(data.test.inputs)
-    train_y, test_y = data.targets(train_h.device)
+    targets = probe_targets(
+        train_h, data.train.targets, test_h, data.test.targets, groups=data.groups, seed=seed
+    )
+    found = {task: ProbeResult(hits=score.values, knn=None) for task, score in targets.items()}
+    train_y, test_y = data.class_ids(train_h.device)
     classes = data.class_counts
+    if not classes:
+        return found
     linear = fit_linear(
         train_h, train_y, test_h, test_y, classes=classes, groups=data.groups, seed=seed
     )
     votes = knn(train_h, train_y, test_h, test_y, classes=classes)
-    return {
+    return found | {
         task: ProbeResult(hits=(probe.predicted == test_y[task]).cpu().numpy(), knn=votes[task])
         for task, probe in linear.items()
     }
 
 
-def _majority(data: TrainTest, task: str) -> ProbeResult:
-    """Return the hits of predicting the commonest class of the training images."""
-    train_y, test_y = data.targets()
+def _measure(data: TrainTest, task: str) -> str:
+    target = data.train.targets.get(task)
+    return "accuracy" if target is None else MEASURES[target.kind]
+
+
+def _constant(data: TrainTest, task: str) -> dict[str, ProbeResult]:
+    """Return the floor of predicting the commonest class, or the mean, of the training images."""
+    if task in data.train.targets:
+        score = mean_floor(data.train.targets, data.test.targets, groups=data.groups)[task]
+        return {"mean": ProbeResult(hits=score.values, knn=None)}
+    train_y, test_y = data.class_ids()
     hits = majority_hits(train_y[task], test_y[task], data.class_counts[task]).numpy()
-    return ProbeResult(hits=hits, knn=float(hits.mean()))
+    return {"majority": ProbeResult(hits=hits, knn=float(hits.mean()))}
+
+
+def _with_classes(dataset: Dataset) -> Dataset:
+    """Return the dataset with classes in place of its targets, for supervised training.
+
+    These are ten ranges of a number, with equally many examples, and both values of each label.
+    """
+    labels, classes = dict(dataset.labels), dict(dataset.classes)
+    for task, target in dataset.targets.items():
+        for name, y in zip(target.labels or ("",), target.values.T, strict=True):
+            ends = np.quantile(y, np.linspace(0, 1, _RANGES + 1)[1:-1])
+            ids = y.astype(np.int64) if name else np.searchsorted(np.unique(ends), y, side="right")
+            labels[f"{task} {name}"] = ids.astype(np.int64)
+            classes[f"{task} {name}"] = tuple(map(str, range(int(ids.max()) + 1)))
+    return replace(dataset, labels=labels, classes=classes, targets={})
 
 
 def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.Module:
@@ -307,6 +339,7 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
         encoder.requires_grad_()  # the ceiling is what a frozen encoder could learn
     batch_size = min(BUDGET["batch_size"], len(dataset))
     dataset = dataset.subset(dataset.spread_rows(CEILING_STEPS * batch_size)).first_read()
+    dataset = _with_classes(dataset)
     device = choose_device("auto")
     loader = Loader(dataset, batch_size=batch_size, device=device, seed=seed)
     epochs = max(1, round(CEILING_STEPS / loader.steps_per_epoch))
@@ -340,6 +373,8 @@ def _key(settings: list[Any], data: TrainTest) -> str:
             hash_.update(b"groups" + half.groups.tobytes())
         for task, y in half.labels.items():
             hash_.update(f"{task}/{len(half.classes[task])}".encode() + y.tobytes())
+        for task, target in half.targets.items():
+            hash_.update(f"{task}/{target.labels}".encode() + target.values.tobytes())
     return hash_.hexdigest()
 
 
@@ -365,7 +400,10 @@ def _output(encoder: nn.Module, sample: NDArray[Any]) -> list[list[float]]:
 def _load(file: Path) -> ProbeResult | None:
     try:
         arrays = read_arrays(file)
-        return ProbeResult(hits=arrays["hits"].astype(np.bool_), knn=float(arrays["knn"]))
+        hits, knn = arrays["hits"], float(arrays["knn"])
+        if hits.dtype not in (np.bool_, np.float64):
+            return None
+        return ProbeResult(hits=hits, knn=None if np.isnan(knn) else knn)
     except (OSError, ValueError, KeyError, TypeError):  # absent, damaged or of another program
         return None
 
@@ -375,7 +413,8 @@ def _save(file: Path, result: ProbeResult, log: Callable[[str], None]) -> None:
 
     def write(temp_path: Path) -> None:
         with temp_path.open("wb") as f:
-            np.savez(f, hits=result.hits, knn=np.float64(result.knn))
+            knn = np.nan if result.knn is None else result.knn
+            np.savez(f, hits=result.hits, knn=np.float64(knn))
 
     try:
         write_atomically(file, write)

@@ -111,7 +111,7 @@ def _rows(result: Audit) -> list[TaskVerdict]:
     rows = {result.encoder: result.tasks, **result.compared}
     return [
         TaskVerdict(
-            task=name,
+            task=tasks[name].title,
             encoder=encoder,
             word=tasks[name].describe(),
             learned=_interval(tasks[name]),
@@ -129,16 +129,17 @@ def _by_stage(result: Audit) -> list[HeatMap]:
     return [
         HeatMap(
             title=f"Where is {name}?",
-            caption="Linear-probe accuracy in % from the map of each stage, first to last, "
+            caption=f"Linear-probe {task.measure} in % from the map of each stage, first to last, "
             "averaged over a grid; the small number is that of the untrained network.",
             rows=list(dict.fromkeys(cell.partition("@")[0] for cell in task.stages)),
             columns=list(_GRIDS.values()),
             cells={
                 (stage, _GRIDS[side or "1"]): (
-                    values["accuracy"],
-                    values["low"],
-                    values["high"],
-                    values["untrained"],
+                    # R^2 can be negative, which is as pale as 0
+                    max(0, values["accuracy"]),
+                    max(0, values["low"]),
+                    max(0, values["high"]),
+                    max(0, values["untrained"]),
                 )
                 for cell, values in task.stages.items()
                 for stage, _, side in [cell.partition("@")]
@@ -340,8 +341,10 @@ def _no_bar(task: TaskAudit) -> str:
 
 def _numbers(task: TaskAudit) -> str:
     floor = f"{100 * task.floor:.1f} % ({FLOORS[task.floor_of]})"
+    knn = "" if task.knn is None else f", kNN {100 * task.knn:.1f} %"
+    classes = f"; {task.classes} classes" if task.classes else f"; {task.measure}"
     return (
-        f"linear probe {100 * task.accuracy:.1f} % [{100 * task.low:.1f}, {100 * task.high:.1f}], "
-        f"kNN {100 * task.knn:.1f} %; floor {floor}, ceiling {100 * task.ceiling:.1f} %; "
-        f"{task.classes} classes" + ("" if task.best_stage is None else f"; {task.stage_text()}")
+        f"linear probe {100 * task.accuracy:.1f} % [{100 * task.low:.1f}, {100 * task.high:.1f}]"
+        f"{knn}; floor {floor}, ceiling {100 * task.ceiling:.1f} %{classes}"
+        + ("" if task.best_stage is None else f"; {task.stage_text()}")
     )

@@ -92,7 +92,7 @@ class Audit:
     def _repr_html_(self) -> str:
         """Return the verdicts as a table, for Jupyter."""
         rows = [
-            [task.task, task.verdict, *percents(task.accuracy, task.knn, task.floor, task.ceiling)]
+            [task.title, task.verdict, *percents(task.accuracy, task.knn, task.floor, task.ceiling)]
             for task in self.tasks.values()
         ]
         columns = ["task", "verdict", "linear probe %", "kNN %", "floor %", "ceiling %"]

@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from widefield.audits.verdict import Outcomes
 from widefield.core.hardware import choose_device
 from widefield.core.modes import eval_mode, on_device
 from widefield.data.select import spread_rows
 from widefield.encoders.readout import Source, inverse_deviation, leading_directions
 from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
-from widefield.evaluation.cross_fit import Hits
+from widefield.evaluation.target_scores import probe_targets
 from widefield.inference.splits import TrainTest
 from widefield.probes import fit_linear
 from widefield.probes.features import image_batch
@@ -34,8 +35,8 @@ _PCA_EXAMPLES = 1000
 _BATCH = 250
 
 
-def stage_hits(encoder: nn.Module, data: TrainTest, *, seed: int) -> dict[str, dict[str, Hits]]:
-    """Return cell -> task -> which test examples a linear probe classifies correctly, bool [n].
+def stage_hits(encoder: nn.Module, data: TrainTest, *, seed: int) -> dict[str, dict[str, Outcomes]]:
+    """Return cell -> task -> outcomes of a linear probe, [n].
 
     Cells are the stages on grids, such as `s3@4`, and class tokens, `b12.class`. The input of the
     network is none of them. The result is empty for an encoder without stages.
@@ -51,14 +52,20 @@ def stage_hits(encoder: nn.Module, data: TrainTest, *, seed: int) -> dict[str, d
         cells = _fit_cells(encoder, stages, train.images, device)
         halves = [_features(encoder, stages, cells, x.images, device) for x in (train, data.test)]
     pair = TrainTest(train=train, test=data.test)
-    train_y, test_y = pair.targets(device)
-    hits: dict[str, dict[str, Hits]] = {}
+    train_y, test_y = pair.class_ids(device)
+    hits: dict[str, dict[str, Outcomes]] = {}
     for name in cells:
         x, test_x = (half[name].clone() for half in halves)
+        targets = probe_targets(
+            x, train.targets, test_x, data.test.targets, groups=pair.groups, seed=seed
+        )
+        hits[name] = {task: found.values for task, found in targets.items()}
+        if not train_y:
+            continue
         probes = fit_linear(
             x, train_y, test_x, test_y, classes=data.class_counts, groups=pair.groups, seed=seed
         )
-        hits[name] = {
+        hits[name] |= {
             task: (probe.predicted == test_y[task]).cpu().numpy() for task, probe in probes.items()
         }
     return hits

@@ -15,11 +15,11 @@ import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.evaluation.cross_fit import Hits
 from widefield.evaluation.floors import FLOORS
 from widefield.evaluation.paired import (
     PairedDifference,
@@ -37,23 +37,27 @@ from widefield.evaluation.verdicts import (
 )
 from widefield.probes.grouped import GroupIds, share_interval
 
+Outcomes = NDArray[Any]
+"""Which test examples a probe classifies correctly, bool [n]. Of a number, or of several labels,
+the expansion of the probe's score by example, float64 [n]; see `evaluation.target_scores`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeResult:
     """Result of the probes for one task and one source of features."""
 
-    hits: NDArray[np.bool_]
-    """Which test examples the linear probe classifies correctly, bool [n]."""
-    knn: float
-    """kNN accuracy."""
+    hits: Outcomes
+    """Outcomes of the linear probe, [n]."""
+    knn: float | None
+    """kNN accuracy; None for a number and for several labels."""
 
     @property
     def accuracy(self) -> float:
-        """Return the share of test examples that are hits."""
+        """Return the share of test examples that are hits, or the score of a number or labels."""
         return float(self.hits.mean())
 
 
-StageHits = Mapping[str, tuple[Hits, Hits]]
+StageHits = Mapping[str, tuple[Outcomes, Outcomes]]
 """Stage and grid -> hits of the encoder and of the untrained network."""
 
 
@@ -72,27 +76,39 @@ class TaskAudit:
     low: float
     high: float
     """The ends of the interval of `accuracy`."""
-    knn: float
+    knn: float | None
     floor: float
     floor_of: str
-    """Which floor is the best one: `pixels`, `random` or `majority`."""
+    """Which floor is the best one: `pixels`, `random`, `majority` or `mean`."""
     ceiling: float
     classes: int
+    """Number of classes; 0 for a number and for several labels."""
     test_examples: int
     right: str
-    """Which test examples the probe classifies correctly: one bit each, in base 64."""
+    """Which test examples the probe classifies correctly: one bit each, in base 64. With another
+    measure, the expansion of the score by example: one float32 each."""
     stages: Mapping[str, Mapping[str, float]]
     """Stage and grid, such as `s3@4` -> linear-probe `accuracy`, `low` and `high`, and those of the
     untrained network, `untrained`, `untrained_low` and `untrained_high`."""
     best_stage: str | None
     """The one with the highest accuracy; None if stages were not measured."""
+    measure: str = "accuracy"
+    """What `accuracy`, floor, ceiling and stages are: R2 of a number, mean average precision of
+    several labels."""
     groups: str | None = None
     """Number of the group of each test example, int32 in base 64; None if they are not grouped."""
 
-    def hits(self) -> NDArray[np.bool_]:
-        """Return `right` as bool [n]."""
+    def hits(self) -> Outcomes:
+        """Return `right`, [n]."""
+        if self.measure != "accuracy":
+            return np.frombuffer(base64.b64decode(self.right), "<f4").astype(np.float64)
         bits = np.frombuffer(base64.b64decode(self.right), np.uint8)
         return np.unpackbits(bits, count=self.test_examples).astype(bool)
+
+    @property
+    def title(self) -> str:
+        """Return the task, with its measure unless it is the accuracy."""
+        return self.task if self.measure == "accuracy" else f"{self.task} ({self.measure})"
 
     @property
     def share(self) -> float:
@@ -125,14 +141,14 @@ class TaskAudit:
         else:
             position = f"{accuracy} between {name} at {floor} and full supervision at {ceiling}"
         if self.best_stage is not None and self.verdict in ("hidden", "lost"):
-            return f"{self.task}: {self.verdict}; {position}; {self.stage_text()}"
+            return f"{self.title}: {self.verdict}; {position}; {self.stage_text()}"
         if self.verdict == "easy":
-            return f"{self.task}: easy; {position}"
+            return f"{self.title}: easy; {position}"
         if self.verdict == "not separable":
-            return f"{self.task}: not separable; {position}, which are too close"
+            return f"{self.title}: not separable; {position}, which are too close"
         if self.learned is None:
-            return f"{self.task}: {self.verdict}; {position}"
-        return f"{self.task}: {self.describe()}, {percent(self.learned)} of the way; {position}"
+            return f"{self.title}: {self.verdict}; {position}"
+        return f"{self.title}: {self.describe()}, {percent(self.learned)} of the way; {position}"
 
     def stage_text(self) -> str:
         """Return the accuracy of the best stage, and of the best untrained one."""
@@ -160,6 +176,7 @@ def audit_task(
     ceiling: ProbeResult,
     *,
     classes: int,
+    measure: str = "accuracy",
     groups: GroupIds | None = None,
     stages: StageHits | None = None,
     seed: int = 0,
@@ -178,9 +195,11 @@ def audit_task(
     floor_of = max(floors, key=lambda name: floors[name].accuracy)
     floor = floors[floor_of]
     share = _share(encoder, floor, ceiling, groups, seed)
-    majority = floors["majority"].accuracy if "majority" in floors else 1 / classes
+    constant = next((floors[x].accuracy for x in ("majority", "mean") if x in floors), None)
     predictable = partial(
-        _predictable, majority=majority, best_known=max(floor.accuracy, ceiling.accuracy)
+        _predictable,
+        constant=1 / classes if constant is None else constant,
+        best_known=max(floor.accuracy, ceiling.accuracy),
     )
     verdict = judge_feature(
         share,
@@ -189,7 +208,7 @@ def audit_task(
         stage=_evidence(encoder.hits, stages, predictable, groups, seed) if stages else None,
     )
     learned, learned_low, learned_high = share or (None, None, None)
-    low, high = share_interval(encoder.hits, groups)
+    low, high = outcome_interval(encoder.hits, groups, seed=seed)
     return TaskAudit(
         task=task,
         verdict=verdict,
@@ -206,10 +225,27 @@ def audit_task(
         classes=classes,
         test_examples=len(encoder.hits),
         right=packed(encoder.hits),
-        stages={name: _stage_scores(*pair, groups) for name, pair in (stages or {}).items()},
+        stages={name: _stage_scores(*pair, groups, seed) for name, pair in (stages or {}).items()},
         best_stage=_best(stages, 0) if stages else None,
+        measure=measure,
         groups=None if groups is None else _numbered(groups),
     )
+
+
+def outcome_interval(
+    outcomes: Outcomes, groups: GroupIds | None, *, seed: int
+) -> tuple[float, float]:
+    """Return the 95 % interval of the mean: Wilson's of hits, or else that of the bootstrap.
+
+    Example:
+        >>> outcome_interval(np.ones(9), None, seed=0)
+        (1.0, 1.0)
+    """
+    if outcomes.dtype == np.bool_:
+        return share_interval(outcomes, groups)
+    (means,) = bootstrap_means(outcomes, groups=groups, seed=seed)
+    low, high = interval(means)
+    return min(low, 1), min(high, 1)  # the largest value of either measure
 
 
 def _numbered(groups: GroupIds) -> str:
@@ -236,15 +272,15 @@ def _share(
     return learned, *interval(ratios)
 
 
-def _predictable(hits: Hits, *, majority: float, best_known: float) -> float:
-    """Return the accuracy between that of the commonest class (0) and the best known one (1)."""
-    return (float(hits.mean()) - majority) / max(best_known - majority, 1e-9)
+def _predictable(hits: Outcomes, *, constant: float, best_known: float) -> float:
+    """Return the accuracy between that of a constant prediction (0) and the best known one (1)."""
+    return (float(hits.mean()) - constant) / max(best_known - constant, 1e-9)
 
 
 def _evidence(
-    audited: Hits,
+    audited: Outcomes,
     stages: StageHits,
-    predictable: Callable[[Hits], float],
+    predictable: Callable[[Outcomes], float],
     groups: GroupIds | None,
     seed: int,
 ) -> StageEvidence:
@@ -261,20 +297,23 @@ def _best(stages: StageHits, side: int) -> str:
     return max(stages, key=lambda name: stages[name][side].mean())
 
 
-def _stage_scores(encoder: Hits, untrained: Hits, groups: GroupIds | None) -> dict[str, float]:
+def _stage_scores(
+    encoder: Outcomes, untrained: Outcomes, groups: GroupIds | None, seed: int
+) -> dict[str, float]:
     scores: dict[str, float] = {}
     for prefix, hits in (("", encoder), ("untrained_", untrained)):
-        low, high = share_interval(hits, groups)
+        low, high = outcome_interval(hits, groups, seed=seed)
         name = "untrained" if prefix else "accuracy"
         scores |= {name: float(hits.mean()), f"{prefix}low": low, f"{prefix}high": high}
     return scores
 
 
-def packed(hits: NDArray[np.bool_]) -> str:
-    """Return booleans [n] as bits in base 64.
+def packed(hits: Outcomes) -> str:
+    """Return booleans [n] as bits, or numbers as float32, in base 64.
 
     Example:
         >>> packed(np.ones(8, bool))
         '/w=='
     """
-    return base64.b64encode(np.packbits(hits).tobytes()).decode()
+    array = np.packbits(hits) if hits.dtype == np.bool_ else hits.astype("<f4")
+    return base64.b64encode(array.tobytes()).decode()

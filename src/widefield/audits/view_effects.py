@@ -312,7 +312,7 @@ class _Probes:
                 self._features(half.images, views, generator, device)
                 for half in (self.data.train, self.data.test)
             )
-        train_y, test_y = self.data.targets(device)
+        train_y, test_y = self.data.class_ids(device)
         hits = []
         for train_h, test_h in zip(train, test, strict=True):
             probes = fit_linear(

@@ -12,7 +12,7 @@ from widefield.version import __version__
 
 COMMANDS = (
     *("demo", "plan", "pretrain", "probe", "audit", "explore", "classify", "search", "embed"),
-    *("export", "recover", "lab", "completion"),
+    *("export", "recover", "views", "lab", "completion"),
 )
 """Names of the commands, and of their files and functions in this package."""
 TAKE_SETTINGS = ("plan", "pretrain")

@@ -80,11 +80,11 @@ def _differences(
 
 def _row(task: "TaskAudit") -> list[str]:
     return [
-        task.task,
+        task.title,
         task.verdict,
         _learned(task),
         percent(task.accuracy),
-        percent(task.knn),
+        "" if task.knn is None else percent(task.knn),
         f"{percent(task.floor)} {task.floor_of}",
         percent(task.ceiling),
     ]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from widefield.workflows.classify import Classification
+    from widefield.workflows.classify_targets import TargetPrediction
 
 
 @like("widefield.workflows.classify")
@@ -18,9 +19,18 @@ def classify(*, out: Path, json: Json = False, **arguments: Any) -> None:
     """Predict classes, and print their cross-validated accuracy."""
     from widefield.workflows.classify import classify as call
     from widefield.workflows.classify import page_of
+    from widefield.workflows.classify_targets import TargetPrediction
 
     notes = Notes()
     result = call(**arguments, out=out, on_note=notes.on_note)
+    if isinstance(result, TargetPrediction):
+        if json:
+            print_json({**result.to_json(), "out": str(out)})
+            return
+        _print_target(result)
+        notes.print_others(result.notes)
+        print_line(f"{out}: {len(result.paths)} predictions from {result.given.known.sum()}")
+        return
     if json:
         print_json({**result.to_json(), "out": str(out), "page": str(page_of(out))})
         return
@@ -60,6 +70,26 @@ def _print(result: "Classification") -> None:
             print_line(line)
     for path in result.suggested:
         print_line(f"label next: {path}")
+
+
+def _print_target(result: "TargetPrediction") -> None:
+    """Print the average precision of each label, and the scores beside their floors."""
+    checked = result.cross_validation
+    if checked is not None and checked.labels:
+        print_table(
+            f"{result.encoder}, cross-validated on {checked.test_examples} examples",
+            ["label", "share %", "average precision  [95 %]"],
+            [
+                [
+                    name,
+                    percent(checked.share[name]),
+                    f"{found.value:.3f}  [{found.low:.3f}, {found.high:.3f}]",
+                ]
+                for name, found in checked.labels.items()
+            ],
+        )
+    for line in result.lines():
+        print_line(line)
 
 
 def _confused_with(classes: tuple[str, ...], row: "NDArray[np.int64]", label: int) -> str:

@@ -57,6 +57,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "widefield recover run --feature digits --out recovered",
         "widefield recover run --feature labels.csv --out recovered",
     ),
+    "views": (
+        "widefield views ./my-images --out views.html",
+        "widefield views ./my-images --views expert,microscopy --out views.png",
+    ),
     "lab": ("widefield lab", "widefield lab multistep --scale tiny --out figure.svg"),
     "completion": ('eval "$(widefield completion bash)"    # in ~/.bashrc',),
 }

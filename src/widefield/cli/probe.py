@@ -6,7 +6,8 @@ from widefield.cli.output import Notes, percent, print_json, print_line, print_t
 from widefield.cli.signature import Json, like
 
 if TYPE_CHECKING:
-    from widefield.workflows.probe import TaskProbe
+    from widefield.evaluation.target_scores import Estimate
+    from widefield.workflows.probe import ProbeReport, TaskProbe
 
 
 @like("widefield.workflows.probe")
@@ -19,6 +20,23 @@ def probe(*, json: Json = False, **arguments: Any) -> None:
     if json:
         print_json(report.to_json())
         return
+    if report.tasks:
+        _print_classes(report)
+    if report.targets:
+        _print_targets(report)
+    descriptions = {
+        "linear": "L2 strength chosen on a fifth of these",
+        "feature-dropout": f"100 epochs of SGD on views of {report.views}",
+    }
+    protocol = descriptions[report.protocol]
+    print_line(f"{report.features} features, fitted on {report.fitted_on}; {protocol}")
+    notes.print_others(report.notes)
+    if report.train_test_overlap:
+        count = report.train_test_overlap
+        print_line(f"note: {count} of the scored images were in the encoder's training data")
+
+
+def _print_classes(report: "ProbeReport") -> None:
     has_wide = next(iter(report.tasks.values())).wide is not None
     rows = [
         [
@@ -37,16 +55,36 @@ def probe(*, json: Json = False, **arguments: Any) -> None:
     print_table(f"{report.encoder}, scored on {report.scored_on}", columns, rows)
     for name, result in report.tasks.items():
         print_line(_by_class(name, result))
-    descriptions = {
-        "linear": "L2 strength chosen on a fifth of these",
-        "feature-dropout": f"100 epochs of SGD on views of {report.views}",
-    }
-    protocol = descriptions[report.protocol]
-    print_line(f"{report.features} features, fitted on {report.fitted_on}; {protocol}")
-    notes.print_others(report.notes)
-    if report.train_test_overlap:
-        count = report.train_test_overlap
-        print_line(f"note: {count} of the scored images were in the encoder's training data")
+
+
+def _print_targets(report: "ProbeReport") -> None:
+    """Print R^2 and mean absolute error of numbers, and the average precision of labels."""
+    from widefield.evaluation.target_scores import MEASURES
+
+    first = next(iter(report.targets.values()))
+    has_wide = first.wide is not None
+    rows = []
+    for name, result in report.targets.items():
+        score, floors = result.score, list(result.floor.values())
+        wide = [] if result.wide is None else [f"{result.wide.accuracy:.3f}"]
+        kind = f"{name}: {MEASURES[score.kind]}"
+        rows.append([kind, _estimate(score.score), *wide, *(f"{f.accuracy:.3f}" for f in floors)])
+        if score.error is not None:
+            errors = [f.error.value for f in floors if f.error is not None]
+            value, gap = _estimate(score.error), [""] * has_wide
+            rows.append(
+                [f"{name}: mean absolute error", value, *gap, *(f"{e:.4g}" for e in errors)]
+            )
+        for label, found in score.labels.items():
+            values = [f"{f.labels[label].value:.3f}" for f in floors]
+            rows.append([f"  {label}", _estimate(found), *[""] * has_wide, *values])
+    names = [f"floor: {name}" for name in first.floor]
+    columns = ["target", "ridge probe  [95 %]", *["wide features"] * has_wide, *names]
+    print_table(f"{report.encoder}, scored on {report.scored_on}", columns, rows)
+
+
+def _estimate(found: "Estimate") -> str:
+    return f"{found.value:.4g}  [{found.low:.4g}, {found.high:.4g}]"
 
 
 def _by_class(task: str, result: "TaskProbe") -> str:

@@ -33,8 +33,10 @@ TYPES: dict[str, Any] = {
 """Type of an option by the name of its type in Python."""
 
 
-def like(module: str, *, without: Collection[str] = ()) -> Callable[[Command], Command]:
-    """Give a command the parameters and the help of the function of its name in `module`.
+def like(
+    module: str, *, function: str | None = None, without: Collection[str] = ()
+) -> Callable[[Command], Command]:
+    """Give a command the parameters and the help of a function in `module`, by default of its name.
 
     Parameters that the command declares have its type and default. Those in `without`, `quiet` and
     callbacks are left out.
@@ -42,7 +44,7 @@ def like(module: str, *, without: Collection[str] = ()) -> Callable[[Command], C
 
     def decorator(command: Command) -> Command:
         functions = (node for node in _tree(module).body if isinstance(node, ast.FunctionDef))
-        call = next(node for node in functions if node.name == command.__name__)
+        call = next(node for node in functions if node.name == (function or command.__name__))
         doc = inspect.cleandoc(ast.get_docstring(call) or "")
         texts = arguments_of(doc)
         declared = dict(inspect.signature(command).parameters)

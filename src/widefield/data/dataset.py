@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any
 
@@ -16,6 +16,7 @@ from widefield.data.columns import take
 from widefield.data.planted import DigitChannel, Overlay, SoundOverlay
 from widefield.data.select import spread_rows
 from widefield.data.skipped import Skipped
+from widefield.data.targets import Target
 
 _STATISTICS_EXAMPLES = 50_000
 _STATISTICS_CHUNK = 512
@@ -40,6 +41,8 @@ class Dataset:
     """Class names of each task, indexed by class id."""
     paths: Sequence[str]
     """Name of each example: its relative path, or "row 17" of an array."""
+    targets: dict[str, Target] = field(default_factory=dict)
+    """Numbers, or several labels, of each example, which only probes take."""
     groups: NDArray[np.int64] | None = None
     """Group of each example, int64 [n], if some belong together; the same key has the same id in
     every data set."""
@@ -136,6 +139,7 @@ class Dataset:
             images=self.images[rows],
             labels={task: ids[rows] for task, ids in self.labels.items()},
             paths=take(self.paths, index),
+            targets={task: target.subset(rows) for task, target in self.targets.items()},
             groups=None if self.groups is None else self.groups[rows],
             skipped=(),
             planted=tuple(overlay.subset(index) for overlay in self.planted),

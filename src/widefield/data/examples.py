@@ -15,6 +15,7 @@ from PIL import Image
 
 from widefield.data.readers.recordings import Recordings
 from widefield.data.skipped import Skipped
+from widefield.data.targets import Target
 
 Encoded = Path | memoryview | Image.Image
 """An image: a file, the content of a file, or what Pillow has opened."""
@@ -28,6 +29,8 @@ class Examples:
     """[n], in a stable order."""
     labels: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    targets: dict[str, Target] = field(default_factory=dict)
+    """Numbers, or several labels, of each example."""
     pixels: NDArray[Any] | None = None
     """Decoded images [n, H, W, C], uint8, or values of more bits; windows, float32 [n, 1, T, C]."""
     files: Sequence[Encoded] | None = None

@@ -135,6 +135,7 @@ def _column(examples: Examples, group: str) -> list[str]:
         )
     ids, names = examples.labels[group], examples.classes[group]
     others = [y >= 0 for task, y in examples.labels.items() if task != group]
+    others += [target.known for target in examples.targets.values()]
     is_labeled = np.any(others, axis=0) if others else np.zeros(len(ids), dtype=bool)
     missing = np.flatnonzero((ids < 0) & is_labeled)
     if len(missing):

@@ -7,9 +7,9 @@ import os
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,15 @@ from widefield.data.cache import digest
 from widefield.data.columns import take
 from widefield.data.examples import Examples, SelectedFiles
 from widefield.data.notes import listed_classes
+from widefield.data.targets import (
+    Cell,
+    Target,
+    TargetKind,
+    kind_of_cells,
+    numbers_of,
+    separator_of,
+    target_of,
+)
 
 _LARGEST = 2**30
 """Size limit of a file of labels, bytes."""
@@ -33,8 +42,14 @@ _MISSING = frozenset(
     ("#N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "NAN", "None", "n/a", "nan", "null")
 )
 """Texts of missing labels, most of them those of pandas."""
-MOST_NUMBERS = 20
-"""Distinct numbers, not all of them integers, that can be classes."""
+_HINTED = 10
+"""Distinct numbers among classes from which a note says how to take them for numbers."""
+_SUFFIXES: Mapping[str, Literal["class"] | TargetKind] = {
+    ":class": "class",
+    ":number": "number",
+    ":labels": "labels",
+}
+"""End of the name of a column -> what it is taken for."""
 _KEYS = ("x", "windows", "sounds", "audio", "sample_rate")
 """Keys of arrays in memory that are not tasks."""
 _MISSING_TYPES = ("NAType", "NaTType")
@@ -77,6 +92,8 @@ class LabelTable:
     """Name of the table in messages."""
     tasks: Mapping[str, Mapping[str, str]]
     """Task -> path -> label; unlabeled examples are missing."""
+    targets: Mapping[str, Mapping[str, Cell]] = field(default_factory=dict)
+    """Task -> path -> number or labels of an example, for what is not one class of each."""
     notes: tuple[str, ...] = ()
     """What was read as missing, merged or left out."""
 
@@ -95,27 +112,34 @@ class LabelTable:
             {'label': {'cat/0.png': 'cat'}}
         """
         name_of = self.names_in(names, base)
-        unknown = sorted({p for by_path in self.tasks.values() for p in by_path} - name_of.keys())
+        unknown = sorted(self._paths() - name_of.keys())
         if unknown:
             raise ValueError(
                 f"{len(unknown)} labeled files are not in the data, such as {unknown[0]!r}: name "
                 f"them as embed does, for example {names[0]!r}, or delete the rows of files that "
                 "are gone"
             )
-        tasks = {}
-        for task, by_path in self.tasks.items():
-            tasks[task] = {name_of[path]: label for path, label in by_path.items()}
-            if len(tasks[task]) < len(by_path):
+
+        def renamed(columns: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+            return {t: {name_of[path]: x for path, x in c.items()} for t, c in columns.items()}
+
+        table = replace(self, tasks=renamed(self.tasks), targets=renamed(self.targets))
+        for task, by_path in {**self.tasks, **self.targets}.items():
+            if len({**table.tasks, **table.targets}[task]) < len(by_path):
                 raise ValueError(f"{self.source} names one example by two paths: keep one of them")
-        return replace(self, tasks=tasks)
+        return table
 
     def names_in(self, names: Sequence[str], base: str) -> dict[str, str]:
         """Return path -> name of the examples `names` of the folder `base` for paths with one."""
-        known = set(names)
-        paths = {path for by_path in self.tasks.values() for path in by_path}
+        known, paths = set(names), self._paths()
         if paths <= known:
             return {path: path for path in paths}
         return self._match_paths(base, paths, known)
+
+    def _paths(self) -> set[str]:
+        """Return the paths with a label or a target."""
+        columns = (*self.tasks.values(), *self.targets.values())
+        return {path for by_path in columns for path in by_path}
 
     def _match_paths(self, base: str, paths: Iterable[str], known: set[str]) -> dict[str, str]:
         """Return path -> name for the paths that match an example."""
@@ -158,6 +182,10 @@ class LabelTable:
             ids[task] = np.array(task_ids, dtype=np.int64)
         return ids
 
+    def target_values(self, names: Sequence[str]) -> dict[str, Target]:
+        """Return the target of each task that has no classes, of the examples `names`."""
+        return {task: target_of(cells, names) for task, cells in self.targets.items()}
+
     def notes_on(self, ids: Mapping[str, NDArray[np.int64]]) -> tuple[str, ...]:
         """Return the notes, and for each task its classes with counts; `ids` are those of `ids`."""
         notes = list(self.notes)
@@ -172,22 +200,29 @@ class LabelTable:
         return {task: tuple(sorted(set(by_path.values()))) for task, by_path in self.tasks.items()}
 
 
-def read_labels(labels: Labels, only: str | None = None, *, group: str | None = None) -> LabelTable:
+def read_labels(
+    labels: Labels, only: str | None = None, *, group: str | None = None, targets: bool = False
+) -> LabelTable:
     """Read a table of labels; each column except `path` is a task.
 
     Empty cells, NA, nan, None, null and the like are missing labels, and so is -1 among integers
-    from 0. Spellings that differ by spaces, case, Unicode form or a decimal .0 are one label. More
-    than 20 different numbers that are not all integers are no classes, but can be groups. Columns
-    without a name, such as the index that pandas writes, are ignored.
+    from 0. Spellings that differ by spaces, case, Unicode form or a decimal .0 are one label.
+    Columns without a name, such as the index that pandas writes, are ignored.
+
+    Columns of numbers, and of cells such as a|b, are no classes, but can be groups; see
+    `data.targets`. A name that ends in :class, :number or :labels, which is not part of the task,
+    says what the column is.
 
     Args:
         labels: a .csv file; a table with a column `path` and others; a Series indexed by path; or
             path -> label.
         only: read only this task.
         group: read this column too, if there is one; see `data.groups`.
+        targets: read numbers and several labels too, instead of leaving them out with a note.
 
     Raises:
-        ValueError: the input has another type, cannot be read, lacks a column, or repeats a path.
+        ValueError: the input has another type, cannot be read, lacks a column, or repeats a path;
+            without `targets` also where nothing else is left.
 
     Example:
         >>> read_labels({"cat/0.png": "cat", "1.png": 7}).tasks
@@ -212,11 +247,29 @@ def read_labels(labels: Labels, only: str | None = None, *, group: str | None = 
         columns = {_PATH: [path for path, _ in pairs], _LABEL: [label for _, label in pairs]}
     else:
         raise ValueError(f"cannot read labels from {type(labels).__name__}: give {_FORMATS}")
+    columns, kinds = _without_suffixes(columns, source)
     if only != DECISION:
         columns = _without_excluded(columns, only)
     if only is not None:
         columns = _select_columns(columns, only, group, source)
-    return _table(columns, source, lines, only, group)
+    return _table(columns, source, lines, only, group, kinds, targets)
+
+
+def _without_suffixes(
+    columns: dict[str, list[Any]], source: str
+) -> tuple[dict[str, list[Any]], dict[str, str]]:
+    """Return the columns without the suffixes of their names, and task -> kind for those."""
+    kinds: dict[str, str] = {}
+    plain: dict[str, list[Any]] = {}
+    for name, cells in columns.items():
+        suffix = next((x for x in _SUFFIXES if name.endswith(x) and name != x), "")
+        task = name.removesuffix(suffix)
+        if task in plain:
+            raise ValueError(f"{source} has two columns {task!r}: leave one of them out")
+        plain[task] = cells
+        if suffix:
+            kinds[printable(task)] = _SUFFIXES[suffix]
+    return plain, kinds
 
 
 def is_decision(value: object) -> bool:
@@ -360,6 +413,8 @@ def _table(
     lines: list[int] | None,
     only: str | None,
     group: str | None,
+    kinds: Mapping[str, str],
+    with_targets: bool,
 ) -> LabelTable:
     """Return the table of these columns; `lines` are line numbers of a file."""
 
@@ -395,44 +450,84 @@ def _table(
             if label:
                 tasks[printable(name)][paths[row]] = label
     notes: list[str] = []
-    kept = {}
+    kept: dict[str, dict[str, str]] = {}
+    targets: dict[str, Mapping[str, Cell]] = {}
     for task, by_path in tasks.items():
-        counts = Counter(by_path.values())
-        class_of = class_names(counts, task, notes, with_numbers=task == group)
-        if class_of is not None:
+        present = _present(Counter(by_path.values()), task, notes)
+        kind = kinds.get(task) or kind_of_cells(present)
+        if task == group or kind in (None, "class"):
+            class_of = _merged(present, task, notes)
             kept[task] = {path: class_of[x] for path, x in by_path.items() if x in class_of}
+            if with_targets and task != group and kind is None and _may_be_numbers(class_of):
+                notes.append(
+                    f"{task!r} is taken for classes; for numbers, name the column '{task}:number'"
+                )
+        elif with_targets:
+            read = _numbers if kind == "number" else _label_sets
+            cells = {path: label for path, label in by_path.items() if label in present}
+            targets[task] = read(cells, task, notes)
         elif task == only or len(tasks) == 1:
-            raise ValueError(
-                f"{source}: {task!r} holds numbers, not classes: write classes, such as ranges"
-            )
+            raise ValueError(f"{source}: {task!r} {_NO_CLASSES[kind or '']}: write classes")
         else:
-            notes.append(f"{task!r} holds numbers, not classes: left out")
-    if not kept or (len(kept) < len(tasks) and [*kept] == [group]):
-        raise ValueError(f"{source}: every column holds numbers, not classes: write classes")
-    return LabelTable(source=source, tasks=kept, notes=tuple(f"{source}: {x}" for x in notes))
+            notes.append(f"{task!r} {_NO_CLASSES[kind or '']}: left out")
+    if not targets and (not kept or (len(kept) < len(tasks) and [*kept] == [group])):
+        raise ValueError(f"{source}: no column holds classes: write some")
+    prefixed = tuple(f"{source}: {note}" for note in notes)
+    return LabelTable(source=source, tasks=kept, targets=targets, notes=prefixed)
 
 
-def class_names(
-    counts: Counter[str], task: str, notes: list[str], *, with_numbers: bool = False
-) -> dict[str, str] | None:
-    """Return label -> class for the labels of a column that are not missing; None for numbers.
+_NO_CLASSES = {
+    "number": "holds numbers, not classes, which only probe, audit and classify take",
+    "labels": "holds several labels a cell, which only probe, audit and classify take",
+}
 
-    Numbers can be groups: they are kept `with_numbers`.
-    `notes` gets a line on labels that are read as missing, and one on spellings of one class.
+
+def _numbers(by_path: Mapping[str, str], task: str, notes: list[str]) -> dict[str, Cell]:
+    """Return path -> number.
+
+    Raises:
+        ValueError: a cell holds none.
+    """
+    numbers = numbers_of(set(by_path.values()))
+    if numbers is None:
+        wrong = next(label for label in by_path.values() if numbers_of([label]) is None)
+        raise ValueError(f"column '{task}:number': {wrong!r} is not a finite number: correct it")
+    return {path: numbers[label] for path, label in by_path.items()}
+
+
+def _label_sets(by_path: Mapping[str, str], task: str, notes: list[str]) -> dict[str, Cell]:
+    """Return path -> labels, those between the separators; a separator alone is no label."""
+    mark = separator_of(by_path.values())
+    texts = {path: {x.strip() for x in cell.split(mark)} - {""} for path, cell in by_path.items()}
+    labels = sorted(set().union(*texts.values()))
+    if not labels:
+        raise ValueError(f"column {task!r} has no label but separators: write some")
+    class_of = _merged(Counter(text for found in texts.values() for text in found), task, notes)
+    return {path: frozenset(class_of[text] for text in found) for path, found in texts.items()}
+
+
+def class_names(counts: Counter[str], task: str, notes: list[str]) -> dict[str, str] | None:
+    """Return label -> class for the labels of a column that are not missing; None for no classes.
+
+    `counts` has the number of cells of each label. `notes` gets a line on labels that are read as
+    missing, and one on spellings of one class.
 
     Example:
         >>> class_names(Counter({"Cat": 1, "cat": 2, "NA": 1}), "kind", [])
         {'Cat': 'cat', 'cat': 'cat'}
     """
+    present = _present(counts, task, notes)
+    return None if kind_of_cells(present) is not None else _merged(present, task, notes)
+
+
+def _present(counts: Counter[str], task: str, notes: list[str]) -> Counter[str]:
+    """Return the labels that are not missing, and note those that are."""
     missing = _missing(counts)
     found = Counter({label: count for label, count in counts.items() if label in missing})
     if found:
         texts = ", ".join(map(repr, sorted(found)))
         notes.append(f"{found.total()} cells of {task!r} are {texts}: missing, not a class")
-    present = Counter({label: count for label, count in counts.items() if label not in missing})
-    if not with_numbers and _are_numbers(present):
-        return None
-    return _merged(present, task, notes)
+    return Counter({label: count for label, count in counts.items() if label not in missing})
 
 
 def _missing(labels: Iterable[str]) -> set[str]:
@@ -463,13 +558,10 @@ def _folded(label: str) -> str:
     return text if len(text) == 1 else text.lower()
 
 
-def _are_numbers(labels: Iterable[str]) -> bool:
-    """Return whether these are more numbers than can be classes, and not all of them integers."""
-    try:
-        numbers = {float(label.replace(",", ".")) for label in labels}
-    except ValueError:
-        return False
-    return len(numbers) > MOST_NUMBERS and not all(map(float.is_integer, numbers))
+def _may_be_numbers(labels: Iterable[str]) -> bool:
+    """Return whether the classes are numbers, many of them or not whole ones."""
+    numbers = numbers_of(labels) or {}
+    return len(numbers) > _HINTED or not all(map(float.is_integer, numbers.values()))
 
 
 def _merged(labels: Counter[str], task: str, notes: list[str]) -> dict[str, str]:
@@ -514,13 +606,20 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
         ValueError: a path matches no example, or no example has all labels.
     """
     table = table.with_names(examples.names, base)
-    ids = table.ids(examples.names)
-    notes = (*examples.notes, *table.notes_on(ids))
-    labeled_examples = replace(examples, labels=ids, classes=table.classes(), notes=notes)
-    rows = np.flatnonzero(np.all([y >= 0 for y in ids.values()], axis=0))
+    ids, targets = table.ids(examples.names), table.target_values(examples.names)
+    notes = (
+        *examples.notes,
+        *table.notes_on(ids),
+        *(target.note(task) for task, target in targets.items()),
+    )
+    labeled_examples = replace(
+        examples, labels=ids, classes=table.classes(), targets=targets, notes=notes
+    )
+    known = [*(y >= 0 for y in ids.values()), *(target.known for target in targets.values())]
+    rows = np.flatnonzero(np.all(known, axis=0))
     if unlabeled or len(rows) == len(examples.names):
         return labeled_examples
-    what = " and ".join(map(repr, ids))
+    what = " and ".join(map(repr, (*ids, *targets)))
     if not len(rows):
         raise ValueError(f"{table.source} has no example with {what}: fill the empty cells")
     left = len(examples.names) - len(rows)
@@ -542,6 +641,7 @@ def rows_of(examples: Examples, rows: NDArray[np.int64]) -> Examples:
         examples,
         names=take(examples.names, rows),
         labels={task: y[rows] for task, y in examples.labels.items()},
+        targets={task: target.subset(rows) for task, target in examples.targets.items()},
         pixels=None if examples.pixels is None else examples.pixels[rows],
         files=None if examples.files is None else SelectedFiles(examples.files, rows),
         is_test=None if examples.is_test is None else examples.is_test[rows],

@@ -294,6 +294,7 @@ def _dataset(
         },
         classes={**examples.classes, **{overlay.name: overlay.classes for overlay in overlays}},
         paths=take(examples.names, rows),
+        targets={task: target.subset(rows) for task, target in examples.targets.items()},
         groups=None if examples.groups is None else examples.groups[rows],
         skipped=(*skipped, *examples.excluded),
         notes=(*notes, *skipped_note(tuple(skipped))),

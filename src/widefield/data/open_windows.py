@@ -38,6 +38,7 @@ def open_windows(
         labels={task: ids[rows] for task, ids in examples.labels.items()},
         classes=examples.classes,
         paths=take(examples.names, rows),
+        targets={task: target.subset(rows) for task, target in examples.targets.items()},
         groups=None if examples.groups is None else examples.groups[rows],
         skipped=examples.excluded,
         notes=(*examples.notes, *split_note(spec, len(rows), grouped=examples.groups is not None)),

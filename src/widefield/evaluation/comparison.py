@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from widefield.core.files import write_atomically
+from widefield.core.types import Kind, kind_of
 from widefield.data import Dataset
 from widefield.data.planted import Digits, ImageFeature, Shapes, plant
 from widefield.encoders import untrained_starts
@@ -40,6 +41,7 @@ from widefield.evaluation.near_copies import (
 from widefield.evaluation.paired import PairedDifference, paired_difference, percent
 from widefield.evaluation.verdicts import (
     ComparisonVerdict,
+    Judgement,
     judge_against_untrained,
     judge_with_labels,
     judge_without_labels,
@@ -113,6 +115,8 @@ class Comparison:
     """Number of groups that folds and intervals keep whole; None if examples are not grouped."""
     copies: str | None = None
     """A sentence on near-copies across the folds; None without."""
+    kind: Kind = "images"
+    """Kind of the examples; sounds are compared by their labels alone."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -147,10 +151,11 @@ class Comparison:
         ]
         hint = self.linear or self.verdict == "better"
         lines = ["; ".join(parts) + ("" if hint else "; a few labels would show more")]
-        return lines + [self._linear_line(task) for task in self.linear]
+        return lines * bool(parts) + [self._linear_line(task) for task in self.linear]
 
     def _linear_line(self, task: str) -> str:
-        floors = {"untrained": self.linear[task], "raw pixels": self.pixels[task]}
+        raw = "raw pixels" if self.kind == "images" else "raw spectrogram"
+        floors = {"untrained": self.linear[task], raw: self.pixels[task]}
         values = ", ".join(f"{name} {percent(score.before)}" for name, score in floors.items())
         best, pooled = percent(self.linear[task].after), percent(self.pooled[task])
         ours = best if best == pooled else f"{best} (pooled {pooled})"
@@ -222,15 +227,21 @@ def compare(
     others, readouts = (iter([x] if callable(x) else x) for x in (a, b))
     first, b = next(others), next(readouts)
     h = first(images), b(images)
-    views = augmented(images, seed)
-    scores = [
-        _label_free(f, x, images, views, baseline, groups, seed)
-        for f, x in ((first, h[0]), (b, h[1]))
-    ]
-    label_free = {
-        name: paired_difference(old, scores[1][name], groups=groups, seed=seed)
-        for name, old in scores[0].items()
-    }
+    label_free: dict[str, PairedDifference] = {}
+    pixels_consistency, kind = None, kind_of(images)
+    if kind == "images":
+        views = augmented(images, seed)
+        scores = [
+            _label_free(f, x, images, views, baseline, groups, seed)
+            for f, x in ((first, h[0]), (b, h[1]))
+        ]
+        label_free = {
+            name: paired_difference(old, scores[1][name], groups=groups, seed=seed)
+            for name, old in scores[0].items()
+        }
+        if baseline == "untrained":
+            of_pixels = neighbor_consistency(pixels(images), pixels(views))
+            pixels_consistency = float(of_pixels.mean())
     planted, pixel_scores = {}, {}
     if baseline == "initial":
         before, after = (_overlay_fits(f, images, plants, groups, seed) for f in (first, b))
@@ -253,9 +264,14 @@ def compare(
     states = health(h[0]), health(h[1])
     rank = states[0].effective_rank, states[1].effective_rank
     collapsed = states[0].verdict == "healthy" != states[1].verdict
-    pixels_consistency = None
-    if baseline == "untrained":
-        pixels_consistency = float(neighbor_consistency(pixels(images), pixels(views)).mean())
+    if kind != "images":  # the augmentation and the rotations of images do not apply
+        without_labels: Judgement = ("inconclusive", "sounds are compared by labels alone")
+        verdict, reason = without_labels
+        if collapsed:
+            verdict, reason = "worse", "the features collapsed"
+        elif linear:
+            verdict, reason = judge_with_labels([*linear.values()])
+    elif baseline == "untrained":
         without_labels = judge_against_untrained(label_free["mean"], collapsed=collapsed)
         verdict, reason = overruled_by_labels(without_labels, linear)
     else:
@@ -282,6 +298,7 @@ def compare(
         pixels_consistency=pixels_consistency,
         linear_interval={t: share_interval(x.linear, x.groups) for t, x in best_new.items()},
         groups=None if groups is None else len(np.unique(groups)),
+        kind=kind,
         copies=_copies(h[1], images, labels, new, seed) if new and groups is None else None,
     )
 
@@ -323,7 +340,8 @@ def compare_with_baseline(
     Args:
         encoder: x[B, C, H, W] in [0, 1] -> h[B, D].
         dataset: images, such as the training data, as many as in `IMAGE_COUNTS`. The result is None
-            for fewer, and for windows and sounds.
+            for fewer, and for windows. Sounds are compared with the untrained encoder alone, and
+            only by labels; the result is None without these.
         initial: encoder with the initial weights.
         seed: seeds untrained weights, augmentation, plants, folds and intervals.
         device: where the encoders run.
@@ -331,7 +349,8 @@ def compare_with_baseline(
     """
     baseline: Baseline = "untrained" if initial is None else "initial"
     min_count, max_count = IMAGE_COUNTS[baseline]
-    if len(dataset) < min_count or dataset.kind != "images":  # augmentation of signals differs
+    by_labels = dataset.kind == "sounds" and initial is None and use_labels and dataset.labels
+    if len(dataset) < min_count or not (dataset.kind == "images" or by_labels):
         return None
     data = dataset.subset(dataset.spread_rows(max_count)).first_read()
 
@@ -345,7 +364,7 @@ def compare_with_baseline(
             yield features(wide)
 
     before = untrained_starts(encoder, seed=seed) if initial is None else [initial]
-    return compare(
+    found = compare(
         chain.from_iterable(map(readouts, before)),
         readouts(encoder),
         data.images,
@@ -355,6 +374,7 @@ def compare_with_baseline(
         plants=[name for name in _OVERLAYS if name not in data.labels],
         seed=seed,
     )
+    return found if found.linear or data.kind == "images" else None
 
 
 def _label_free(

@@ -7,6 +7,7 @@ FLOORS = {
     "pixels": "raw pixels",
     "random": "an untrained encoder",
     "majority": "the commonest class",
+    "mean": "the mean prediction",
 }
 """Floor -> its description."""
 

@@ -64,7 +64,12 @@ class TrainTest:
         """Task -> number of classes."""
         return {task: len(names) for task, names in self.train.classes.items()}
 
-    def targets(
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Tasks of classes, then those of numbers and of several labels."""
+        return (*self.train.labels, *self.train.targets)
+
+    def class_ids(
         self, device: torch.device | None = None
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return task -> class ids int64 [n] of the training and of the test examples."""
@@ -75,7 +80,7 @@ class TrainTest:
         return train, test
 
     def only(self, *tasks: str) -> "TrainTest":
-        """Return the same images, with the labels of some tasks alone."""
+        """Return the same images, with the labels and targets of some tasks alone."""
         return TrainTest(train=_with_tasks(self.train, tasks), test=_with_tasks(self.test, tasks))
 
     def planted_labels(
@@ -329,7 +334,8 @@ def apart(data: TrainTest) -> Apart | None:
         return None
     found = f"{count} of {len(rows)} test {test.kind} have near-copies"
     left = test.subset(rows[~copied])
-    if len(left) >= max(_FEW_LEFT, len(rows) / 4):
+    vary = all(np.ptp(target.values, axis=0).all() for target in left.targets.values())
+    if vary and len(left) >= max(_FEW_LEFT, len(rows) / 4):
         return Apart(found=found, data=TrainTest(train=train, test=left))
     return Apart(found=found, data=_split_again(train, test))
 
@@ -344,6 +350,10 @@ def _split_again(train: Dataset, test: Dataset) -> TrainTest | None:
         images=images,
         labels={task: np.concatenate([y, test.labels[task]]) for task, y in train.labels.items()},
         classes=train.classes,
+        targets={
+            task: replace(target, values=np.concatenate([target.values, test.targets[task].values]))
+            for task, target in train.targets.items()
+        },
         paths=[*train.paths, *test.paths],
         groups=rng.bits(0, "near-copies", copy_groups(thumbnails(images))).view(np.int64),
         rate=train.rate,
@@ -401,12 +411,14 @@ def _with_split(text: str, labels: LabelTable | None) -> str:
 def checked(data: TrainTest) -> TrainTest:
     """Return the data with test labels as class ids of the training data.
 
-    Classes with fewer than two examples to fit on are left out with a note.
+    Classes with fewer than two examples to fit on are left out with a note, and so are labels of
+    several that do not vary.
 
     Raises:
-        ValueError: the test data lack a task, the training data lack a class, or fewer than two
-            classes are left.
+        ValueError: the test data lack a task, the training data lack a class, fewer than two
+            classes are left, or a number or all labels do not vary.
     """
+    data = _varying(data)
     train, test = data.train, data.test
     missing = [task for task in train.labels if task not in test.labels]
     if missing:
@@ -451,12 +463,46 @@ def checked(data: TrainTest) -> TrainTest:
     return checked(TrainTest(train=halves[0], test=halves[1]))
 
 
+def _varying(data: TrainTest) -> TrainTest:
+    """Return the data without labels of several that too few examples have, or lack."""
+    halves, notes = (dict(data.train.targets), dict(data.test.targets)), []
+    for task, target in data.train.targets.items():
+        fitted, scored = target.values, data.test.targets[task].values
+        if target.kind == "number":
+            if np.ptp(fitted) == 0 or np.ptp(scored) == 0:
+                raise ValueError(f"task {task!r}: the number is the same for all: give others")
+            continue
+        fewest = np.minimum(fitted.sum(0), (1 - fitted).sum(0))
+        varies = (fewest >= 2) & (np.ptp(scored, axis=0) > 0)
+        if not varies.any():
+            raise ValueError(
+                f"task {task!r}: no label has two examples with it and two without to fit on, and "
+                "one of each to score: give more of them"
+            )
+        if not varies.all():
+            left = [
+                repr(name) for name, kept in zip(target.labels, varies, strict=True) if not kept
+            ]
+            more = f" and {len(left) - _RARE} more" if len(left) > _RARE else ""
+            notes.append(
+                f"task {task!r}: left out are labels that too few examples have or lack: "
+                f"{', '.join(left[:_RARE])}{more}"
+            )
+        for half in halves:
+            half[task] = half[task].only(np.flatnonzero(varies))
+    return TrainTest(
+        train=replace(data.train, targets=halves[0], notes=(*data.train.notes, *notes)),
+        test=replace(data.test, targets=halves[1]),
+    )
+
+
 def _with_tasks(dataset: Dataset, tasks: Sequence[str]) -> Dataset:
-    """Return the same examples with the labels of some tasks alone."""
+    """Return the same examples with the labels and targets of some tasks alone."""
     return replace(
         dataset,
-        labels={task: dataset.labels[task] for task in tasks},
-        classes={task: dataset.classes[task] for task in tasks},
+        labels={task: dataset.labels[task] for task in tasks if task in dataset.labels},
+        classes={task: dataset.classes[task] for task in tasks if task in dataset.classes},
+        targets={task: dataset.targets[task] for task in tasks if task in dataset.targets},
     )
 
 

@@ -12,7 +12,15 @@ def check_rows(
     classes: dict[str, int],
 ) -> None:
     """Raise `ValueError` for invalid features or labels that do not match them."""
+    check_features(train_h, test_h)
     for name, h, labels in (("training", train_h, train_labels), ("test", test_h, test_labels)):
+        for task, count in classes.items():
+            _check_labels(f"task {task!r}: {name} labels", labels.get(task), len(h), count)
+
+
+def check_features(train_h: Tensor, test_h: Tensor) -> None:
+    """Raise `ValueError` for features that are not finite rows of equal widths."""
+    for name, h in (("training", train_h), ("test", test_h)):
         if h.ndim != 2 or len(h) == 0:
             raise ValueError(f"{name} features have shape {list(h.shape)}: give [n, D], n > 0")
         if not h.float().isfinite().all():  # probes compute in float32
@@ -20,8 +28,6 @@ def check_rows(
                 f"{name} features contain NaN or infinity, or numbers beyond float32: "
                 "look at the encoder first"
             )
-        for task, count in classes.items():
-            _check_labels(f"task {task!r}: {name} labels", labels.get(task), len(h), count)
     if train_h.shape[1] != test_h.shape[1]:
         raise ValueError(
             f"training features have {train_h.shape[1]} columns and test features "

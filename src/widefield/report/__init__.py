@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from widefield.report.parts import Sound as Sound
     from widefield.report.parts import Table as Table
     from widefield.report.parts import TaskVerdict as TaskVerdict
+    from widefield.report.sheet import contact_sheet as contact_sheet
     from widefield.report.signals import decode_wav as decode_wav
     from widefield.report.signals import encode_wav as encode_wav
     from widefield.report.signals import spectrogram_image as spectrogram_image

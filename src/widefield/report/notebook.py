@@ -30,11 +30,11 @@ def _row(tag: str, cells: Sequence[str]) -> Markup:
     return Markup("<tr>{}</tr>").format(filled)
 
 
-def percents(*values: float) -> list[str]:
-    """Return shares as percent.
+def percents(*values: float | None) -> list[str]:
+    """Return shares as percent, and nothing for None.
 
     Example:
         >>> percents(0.4183, 1)
         ['41.8', '100.0']
     """
-    return [f"{100 * value:.1f}" for value in values]
+    return ["" if value is None else f"{100 * value:.1f}" for value in values]

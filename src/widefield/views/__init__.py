@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from widefield.views.spectrogram import SpecAugment as SpecAugment
     from widefield.views.spectrogram import Spectrogram as Spectrogram
     from widefield.views.stacked import StackedAugmentation as StackedAugmentation
+    from widefield.views.turn import Turn as Turn
     from widefield.views.viewmaker import Viewmaker as Viewmaker
     from widefield.views.viewmaker import ViewmakerSettings as ViewmakerSettings
     from widefield.views.waveform import PublishedWaveAugment as PublishedWaveAugment

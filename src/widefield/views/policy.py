@@ -5,8 +5,10 @@ from typing import Any, Literal, NamedTuple
 
 from widefield.core.settings import Settings
 from widefield.views.base import Augmentation
+from widefield.views.chain import Chain
 from widefield.views.image import ImageAugmentation
 from widefield.views.stacked import StackedAugmentation
+from widefield.views.turn import Turn
 
 Stage = Literal["image", "picture", "spectrogram", "samples", "any"]
 """Input: images only, images and spectrograms, spectrograms only, windows and waveforms, or any."""
@@ -37,6 +39,14 @@ def fixed(summary: str, build: Callable[[], Augmentation], stage: Stage = "image
 def image_views(summary: str, **arguments: Any) -> Policy:
     """Return a policy that is an `ImageAugmentation` with these arguments."""
     return fixed(summary, lambda: ImageAugmentation(**arguments))
+
+
+def turned_views(summary: str, **arguments: Any) -> Policy:
+    """Return a policy that turns images, then changes them as `ImageAugmentation` does."""
+    return fixed(
+        summary,
+        lambda: Chain([("turn", Turn()), ("image", ImageAugmentation(flip_prob=0.0, **arguments))]),
+    )
 
 
 def stacked_views() -> Augmentation:

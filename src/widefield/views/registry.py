@@ -15,7 +15,7 @@ from widefield.views.chain import Chain
 from widefield.views.cutout import Cutout, CutoutSettings
 from widefield.views.kept import KeepChannels
 from widefield.views.noise import Noise, NoiseSettings, ObjectNoise
-from widefield.views.policy import Policy, fixed, image_views, stacked_views
+from widefield.views.policy import Policy, fixed, image_views, stacked_views, turned_views
 from widefield.views.signal import (
     ChannelDrop,
     ChannelDropSettings,
@@ -28,6 +28,7 @@ from widefield.views.signal import (
 )
 from widefield.views.simple import Identity, RandomMask
 from widefield.views.spectrogram import SpecAugment, Spectrogram
+from widefield.views.turn import Turn
 from widefield.views.viewmaker import PublishedViewmakerSettings, ViewmakerSettings
 from widefield.views.waveform import PublishedWaveAugment, WaveAugment
 
@@ -69,6 +70,41 @@ VIEWS: dict[str, Policy] = {
         "Crop 40 to 100 % of the area, jitter and remove color, without mirroring.",
         crop_scale=(0.4, 1.0),
         flip_prob=0.0,
+    ),
+    # For kinds of images whose classes expert would confuse; not from a paper.
+    "microscopy": turned_views(
+        "Turn by a multiple of 90 degrees, mirror, crop 50 to 100 % of the area, and change "
+        "brightness, contrast and color a little, so that stains stay what they are.",
+        crop_scale=(0.5, 1.0),
+        jitter=(0.05, 0.1, 0.1, 0.02),
+        grayscale_prob=0.0,
+    ),
+    "xray": image_views(
+        "Crop 60 to 100 % of the area and change brightness and contrast, without mirroring, as "
+        "left and right differ.",
+        crop_scale=(0.6, 1.0),
+        flip_prob=0.0,
+        jitter=(0.2, 0.2, 0.0, 0.0),
+        grayscale_prob=0.0,
+    ),
+    "satellite": turned_views(
+        "Turn by a multiple of 90 degrees, mirror, crop 40 to 100 % of the area, and change "
+        "brightness, contrast and color somewhat.",
+        crop_scale=(0.4, 1.0),
+        jitter=(0.2, 0.2, 0.2, 0.05),
+        grayscale_prob=0.0,
+    ),
+    "documents": image_views(
+        "Crop 80 to 100 % of the area at nearly its shape, change brightness and contrast, and "
+        "remove color, without mirroring and turning, so that text can be read.",
+        crop_scale=(0.8, 1.0),
+        crop_ratio=(0.9, 1 / 0.9),
+        flip_prob=0.0,
+        jitter=(0.3, 0.3, 0.2, 0.0),
+    ),
+    "turn": fixed(
+        "Turn by a random multiple of 90 degrees, mirror with probability 1/2, and nothing else.",
+        Turn,
     ),
     "none": fixed("Return the example itself.", Identity, "any"),
     "crop": image_views(

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from widefield.core.files import checked_output, write_atomically
+from widefield.core.files import checked_output
 from widefield.core.input_errors import input_errors
 from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
@@ -28,7 +26,7 @@ from widefield.evaluation.near_copies import (
     thumbnails,
 )
 from widefield.evaluation.paired import PairedDifference, paired_difference
-from widefield.inference.features import FeatureKind, send_notes
+from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import own_group
 from widefield.probes import pixels
@@ -38,8 +36,14 @@ from widefield.probes.suggest import suggest as suggest_rows
 from widefield.report import write_page
 from widefield.report.notebook import notebook_html, percents
 from widefield.workflows.classify_page import classify_page
+from widefield.workflows.classify_targets import (
+    TargetPrediction,
+    predict_target,
+    raw_floor,
+    varying,
+)
+from widefield.workflows.predictions_file import PREDICTION_FORMATS, write_predictions
 
-_FORMATS = (".parquet", ".csv")
 _TASK = "label"
 
 
@@ -143,9 +147,7 @@ class Classification:
                 **{f"p {name}": self.probabilities[:, k] for k, name in enumerate(self.classes)},
             }
         )
-        path = checked_output(path, _FORMATS, overwrite=True)
-        write = pyarrow.csv.write_csv if path.suffix == ".csv" else pq.write_table
-        write_atomically(path, lambda temp_path: write(table, temp_path))
+        write_predictions(table, path)
 
     def _repr_html_(self) -> str:
         """Return labels, recall and predictions of each class as a table, for Jupyter."""
@@ -179,8 +181,11 @@ def classify(
     seed: int = 0,
     quiet: bool = False,
     on_note: OnNote | None = None,
-) -> Classification:
+) -> Classification | TargetPrediction:
     """Predict the class of every image from the labels of a few.
+
+    Of a column label with numbers it predicts the number, and of cells such as a|b the probability
+    of each label; the result is then a `TargetPrediction`, without a page and suggestions.
 
     Args:
         encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
@@ -203,7 +208,7 @@ def classify(
             default the size of the encoder, or of the data.
         suggest: number of images to suggest for labeling.
         out: a `.parquet` or `.csv` file: path, label, predicted class and probabilities. A page of
-            the same name, with the suffix .html, shows the least certain ones.
+            the same name, with the suffix .html, shows the least certain ones of classes.
         overwrite: replace the files if they are there.
         seed: seed of the folds of cross-validation.
         quiet: show no progress.
@@ -220,26 +225,32 @@ def classify(
         'dark'
     """
     if out is not None:
-        checked_output(out, _FORMATS, overwrite=overwrite)
+        checked_output(out, PREDICTION_FORMATS, overwrite=overwrite)
         checked_output(page_of(out), (".html",), overwrite=overwrite)
     if suggest < 0:
         raise ValueError(f"suggest is {suggest}; expected a number of images, or 0 for none")
-    table = read_labels(labels, only=_TASK, group=group)
+    table = read_labels(labels, only=_TASK, group=group, targets=True)
+    if suggest and table.targets:
+        raise ValueError(
+            "suggest is for classes, and the labels are numbers or several labels each: leave it "
+            "out"
+        )
     extractor = open_encoder(encoder, features or "wide", dim=dim).at_size(image_size)
     group = own_group(extractor, data, group, labels=table)
     excluded = read_excluded(exclude)
     dataset = extractor.open(
         data, labels=table, unlabeled=True, exclude=excluded, group=group, quiet=quiet
     )
+    if dataset.targets:
+        return _predict_target(
+            encoder, extractor, dataset, features, out, seed=seed, quiet=quiet, on_note=on_note
+        )
     rows, y, classes = _matched(dataset)
     groups = None if dataset.groups is None else dataset.groups[rows]
     fit = partial(fit_few_labels, labeled=rows, y=y, classes=len(classes), seed=seed)
     extractor.check(dataset, or_pooled=features is None)
     send_notes((*extractor.notes, *dataset.notes, *_single_note(y, classes)), on_note)
-    extractor = extractor.with_readout(dataset, or_pooled=features is None, quiet=quiet)
-    candidates = [extractor]
-    if features is None and extractor.kind == "wide":
-        candidates.insert(0, replace(extractor, kind="pooled", dim=None))
+    extractor, candidates = _candidates(extractor, dataset, features, quiet=quiet)
     fits = []
     for candidate in candidates:
         h = candidate.features(dataset.inputs, quiet=quiet).cpu().numpy()
@@ -259,7 +270,9 @@ def classify(
         classes=classes,
         labels={dataset.paths[row]: classes[k] for row, k in zip(rows, y, strict=True)},
         probabilities=prediction.probabilities,
-        cross_validation=_cross_validation(y, prediction, classes, groups, floor),
+        cross_validation=_cross_validation(
+            y, prediction, classes, groups, floor, raw_floor(dataset.kind)
+        ),
         suggested=tuple(dataset.paths[row] for row in selected),
         doubted=_doubted(prediction, y, classes, [dataset.paths[row] for row in rows]),
         notes=(
@@ -274,6 +287,43 @@ def classify(
         result.save(out)
         write_page(classify_page(result, dataset, seed=seed), page_of(out), overwrite=overwrite)
     return result
+
+
+def _candidates(
+    extractor: FeatureExtractor, dataset: Dataset, features: FeatureKind | None, *, quiet: bool
+) -> tuple[FeatureExtractor, list[FeatureExtractor]]:
+    """Return the encoder with its readout, and with each kind of features to choose from."""
+    extractor = extractor.with_readout(dataset, or_pooled=features is None, quiet=quiet)
+    if features is None and extractor.kind == "wide":
+        return extractor, [replace(extractor, kind="pooled", dim=None), extractor]
+    return extractor, [extractor]
+
+
+def _predict_target(
+    encoder: EncoderSpec,
+    extractor: FeatureExtractor,
+    dataset: Dataset,
+    features: FeatureKind | None,
+    out: str | Path | None,
+    *,
+    seed: int,
+    quiet: bool,
+    on_note: OnNote | None,
+) -> TargetPrediction:
+    """Predict the number or the labels of every image, and write them."""
+    target, notes = varying(dataset.targets[_TASK])
+    extractor.check(dataset, or_pooled=features is None)
+    notes = (*extractor.notes, *dataset.notes, *notes)
+    send_notes(notes, on_note)
+    extractor, candidates = _candidates(extractor, dataset, features, quiet=quiet)
+    with_pixels = encoder != "pixels" and target.known.sum() <= _FLOOR_LABELS
+    found = predict_target(
+        candidates, dataset, target, with_pixels=with_pixels, seed=seed, quiet=quiet
+    )
+    found = replace(found, notes=tuple(dict.fromkeys((*extractor.notes, *found.notes, *notes))))
+    if out is not None:
+        found.save(out)
+    return found
 
 
 def page_of(out: str | Path) -> Path:
@@ -368,13 +418,14 @@ def _cross_validation(
     classes: tuple[str, ...],
     groups: GroupIds | None,
     by_pixels: NDArray[np.int64] | None,
+    raw: str,
 ) -> CrossValidation | None:
     guess = fit.held_out
     if guess is None or fit.held_out_probabilities is None:
         return None
     tested = guess >= 0
     p = fit.held_out_probabilities[tested].max(1)
-    floors = {} if by_pixels is None else {"raw pixels": by_pixels[tested]}
+    floors = {} if by_pixels is None else {raw: by_pixels[tested]}
     y, guess, groups = y[tested], guess[tested], None if groups is None else groups[tested]
     counts = np.zeros((len(classes), len(classes)), dtype=np.int64)
     np.add.at(counts, (y, guess), 1)

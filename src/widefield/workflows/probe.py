@@ -1,10 +1,10 @@
-"""Linear-probe and kNN accuracy of frozen features on each task, with three floors."""
+"""Linear probes of frozen features on each task, with three floors."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -22,6 +22,12 @@ from widefield.data.open import Data
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
 from widefield.encoders import Wide
 from widefield.evaluation.floors import floors as measure_floors
+from widefield.evaluation.target_scores import (
+    MEASURES,
+    TargetScore,
+    mean_floor,
+    probe_targets,
+)
 from widefield.evaluation.wide import wide_or_none
 from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
@@ -50,12 +56,18 @@ from widefield.views import (
 )
 
 Protocol = Literal["linear", "feature-dropout"]
-Scores = dict[str, Score]
+AnyScore = Score | TargetScore
+"""Scores of classes, or of a number or several labels."""
+Scores = dict[str, AnyScore]
 """Task -> score."""
 Readouts = tuple[FeatureExtractor, FeatureExtractor | None]
 """An encoder, and the same with its wide readout if it has one."""
 ScoreReadouts = Callable[..., tuple[Scores, Scores]]
 """Scores the pooled features of an encoder and, if they are given too, its wide ones."""
+
+_COLUMNS = ("task", "linear probe %", "low", "high", "kNN %")
+"""Columns of the table in Jupyter, without floors."""
+
 
 EXPERT_VIEWS = "expert:feature-dropout"
 """Training views of the protocol feature-dropout, unless the run has trainable views."""
@@ -84,6 +96,24 @@ class TaskProbe:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TargetProbe:
+    """Scores of the encoder and the floors on a number, or several labels, of each example."""
+
+    score: TargetScore
+    wide: TargetScore | None
+    """Score of wide features, as in `TaskProbe`."""
+    floor: dict[str, TargetScore]
+    """Scores of the same probe on raw `pixels` and on the best `random` encoder, and of predicting
+    the `mean` of the training examples."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, as `widefield probe --json` prints them."""
+        floor = {name: score.to_json() for name, score in self.floor.items()}
+        wide = None if self.wide is None else self.wide.accuracy
+        return {**self.score.to_json(), "wide": wide, "floor": floor}
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProbeReport:
     """Scores on every task, and what they were measured on."""
 
@@ -100,14 +130,18 @@ class ProbeReport:
     """Overlap of training and test examples, which weights these are, and what was skipped in
     reading the images."""
     tasks: dict[str, TaskProbe]
+    """Tasks of classes."""
+    targets: dict[str, TargetProbe]
+    """Tasks of a number, or of several labels, of each example."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield probe --json` prints them."""
         tasks = {task: probe.to_json() for task, probe in self.tasks.items()}
-        return {**vars(self), "notes": list(self.notes), "tasks": tasks}
+        targets = {task: probe.to_json() for task, probe in self.targets.items()}
+        return {**vars(self), "notes": list(self.notes), "tasks": tasks, "targets": targets}
 
     def _repr_html_(self) -> str:
-        """Return the accuracies as a table, for Jupyter."""
+        """Return the scores as a table, for Jupyter."""
         rows = [
             [
                 name,
@@ -115,9 +149,19 @@ class ProbeReport:
                 *percents(*(floor.accuracy for floor in task.floor.values())),
             ]
             for name, task in self.tasks.items()
+        ] + [
+            [
+                f"{name} ({MEASURES[target.score.kind]})",
+                *percents(*target.score.score),
+                "",
+                *percents(*(floor.accuracy for floor in target.floor.values())),
+            ]
+            for name, target in self.targets.items()
         ]
-        floors = [f"{name} %" for name in next(iter(self.tasks.values())).floor]
-        columns = ["task", "linear probe %", "low", "high", "kNN %", *floors]
+        last = " or ".join(["majority"] * bool(self.tasks) + ["mean"] * bool(self.targets))
+        has_floors = bool(rows) and len(rows[0]) > len(_COLUMNS)
+        floors = [f"{name} %" for name in ("pixels", "random", last)] * has_floors
+        columns = [*_COLUMNS, *floors]
         title = f"{self.encoder}, {self.features} features, scored on {self.scored_on}"
         return notebook_html(title, columns, rows, self.notes)
 
@@ -142,6 +186,9 @@ def probe(
     on_note: OnNote | None = None,
 ) -> ProbeReport:
     """Fit a linear probe and a kNN classifier on frozen features, and compare them with floors.
+
+    A column of labels with numbers gets ridge regression, with R^2 and the mean absolute error, and
+    one of cells such as a|b a ridge probe for each label, with its average precision.
 
     Args:
         encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
@@ -190,7 +237,7 @@ def probe(
     check_name("protocol", protocol, get_args(Protocol))
     features = features or ("feature-map" if protocol == "feature-dropout" else "pooled")
     extractor = open_encoder(encoder, features, dim=dim).at_size(image_size)
-    table = None if labels is None else read_labels(labels, only=task, group=group)
+    table = None if labels is None else read_labels(labels, only=task, group=group, targets=True)
     group = own_group(extractor, data, group, labels=table)
     split = table is not None or _needs_split(extractor, data, train_data)
     if split:
@@ -218,6 +265,11 @@ def probe(
     train, test = sets.train, sets.test
     policy, score_readouts = None, _score_readouts
     if protocol == "feature-dropout":
+        if train.targets:
+            raise ValueError(
+                "the protocol feature-dropout takes classes only: choose --protocol linear, or a "
+                "--task of classes"
+            )
         policy, views = _training_views(extractor, train)
         score_readouts = partial(_score_readouts_by_sgd, views=views)
     extractor.check(train)
@@ -232,12 +284,15 @@ def probe(
             partial(_best_readout, score_readouts=score_readouts, data=sets, seed=seed),
             pixels=(FeatureExtractor(name="pixels"), None),
             untrained=_untrained(extractor, train),
-            majority=majority(*sets.targets(), classes=sets.class_counts, groups=sets.groups),
         )
+        floor_scores["majority"] = dict(
+            majority(*sets.class_ids(), classes=sets.class_counts, groups=sets.groups)
+        )
+        floor_scores["mean"] = dict(mean_floor(train.targets, test.targets, groups=sets.groups))
     copies = apart(sets)
     if copies is not None:
         found = {} if copies.data is None else score_readouts(extractor, None, copies.data, seed)[0]
-        copies_note = copies.note({t: (x.accuracy, x.low, x.high) for t, x in found.items()})
+        copies_note = copies.note(dict(map(_interval_of, found.values())))
     return ProbeReport(
         encoder=extractor.name,
         protocol=protocol,
@@ -255,14 +310,35 @@ def probe(
         train_test_overlap=_train_test_overlap(extractor, test),
         tasks={
             t: TaskProbe(
-                score=scores[t],
-                wide=wide_scores.get(t),
+                score=score,
+                wide=cast(Score | None, wide_scores.get(t)),
                 classes=train.classes[t],
-                floor={name: row[t] for name, row in floor_scores.items()},
+                floor={name: cast(Score, row[t]) for name, row in floor_scores.items() if t in row},
             )
-            for t in train.labels
+            for t, score in scores.items()
+            if isinstance(score, Score)
+        },
+        targets={
+            t: TargetProbe(
+                score=score,
+                wide=cast(TargetScore | None, wide_scores.get(t)),
+                floor={
+                    name: cast(TargetScore, row[t])
+                    for name, row in floor_scores.items()
+                    if t in row
+                },
+            )
+            for t, score in scores.items()
+            if isinstance(score, TargetScore)
         },
     )
+
+
+def _interval_of(score: AnyScore) -> tuple[str, tuple[float, float, float]]:
+    """Return the task, with the measure unless it is the accuracy, and the score's interval."""
+    if isinstance(score, Score):
+        return score.task, (score.accuracy, score.low, score.high)
+    return f"{score.task} {MEASURES[score.kind]}", score.score
 
 
 def _wide_of(extractor: FeatureExtractor, train: Dataset) -> FeatureExtractor | None:
@@ -335,18 +411,16 @@ def _score(
     with_knn: bool,
 ) -> Scores:
     """Score the best linear probe on features, of which the first `pooled` may be pooled ones."""
-    train_y, test_y = data.targets(train_h.device)
-    return score(
-        train_h.contiguous(),
-        train_y,
-        test_h.contiguous(),
-        test_y,
-        classes=data.class_counts,
-        pooled=pooled,
-        groups=data.groups,
-        with_knn=with_knn,
-        seed=seed,
+    train_h, test_h = train_h.contiguous(), test_h.contiguous()
+    train_y, test_y = data.class_ids(train_h.device)
+    given: dict[str, Any] = {"pooled": pooled, "groups": data.groups, "seed": seed}
+    targets = probe_targets(train_h, data.train.targets, test_h, data.test.targets, **given)
+    if not train_y:
+        return dict(targets)
+    classes = score(
+        train_h, train_y, test_h, test_y, classes=data.class_counts, with_knn=with_knn, **given
     )
+    return classes | targets
 
 
 class _PooledAndWide(nn.Module):
@@ -393,9 +467,9 @@ def _score_by_sgd(
             (x,) = views(image_batch(images, device), 1, generator, AugmentContext(mask=mask))
         return x, {task: torch.from_numpy(labels[task]).to(device) for task in train.labels}
 
-    module, (train_y, test_y) = encoder.build(train.images), data.targets()
+    module, (train_y, test_y) = encoder.build(train.images), data.class_ids()
     with on_device(module, device):
-        return score_sgd(
+        scores = score_sgd(
             module,
             train.inputs,
             train_y,
@@ -408,6 +482,7 @@ def _score_by_sgd(
             precision=choose_precision("auto", device),
             seed=seed,
         )
+    return dict(scores)
 
 
 def _training_views(extractor: FeatureExtractor, train: Dataset) -> tuple[str, Augmentation]:
@@ -501,7 +576,7 @@ def _seed(extractor: FeatureExtractor) -> int:
 def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:
     """Return the data with the tasks that both sets have labels for, or `task` alone."""
     train, test = data.train, data.test
-    shared = [t for t in train.labels if t in test.labels]
+    shared = [t for t in data.tasks if t in {**test.labels, **test.targets}]
     if task is not None and task not in shared:
         raise ValueError(f"no task {task!r} in both sets: they share {', '.join(shared) or 'none'}")
     if not shared:

@@ -22,7 +22,7 @@ CALLS = {
         *("plan", "pretrain", "probe", "audit", "explore", "classify", "embed", "export"),
         *("recover", "search"),
     )
-} | {"demo": demo}
+} | {"demo": demo, "views": widefield.draw_views}
 PYTHON_ONLY = {
     "quiet": set(CALLS),
     "on_note": set(CALLS),
@@ -33,7 +33,7 @@ PYTHON_ONLY = {
     "settings": {"plan", "pretrain"},
 }
 TERMINAL_ONLY = {"json": set(CALLS), "config": {"plan", "pretrain"}, "audit": {"export"}}
-OWN = {"feature", "out", "plant", "run", "data", "recipe"}
+OWN = {"feature", "out", "plant", "run", "data", "recipe", "views"}
 """What a command may declare anew: a file that Python need not be given, words without types."""
 
 

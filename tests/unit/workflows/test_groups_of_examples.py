@@ -204,7 +204,7 @@ def test_explore_compares_examples_with_other_groups_alone() -> None:
 
 
 def test_numbers_with_decimals_are_groups() -> None:
-    """Such as times in seconds; as labels they would be left out."""
+    """Such as times in seconds; as a task they would be predicted."""
     made = scenes("takes")
     options: dict[str, Any] = {"floors": False, "quiet": True}
     times = table(made) | {"scene": (0.5 + 1.25 * made["scene"]).tolist()}
@@ -219,10 +219,8 @@ def test_numbers_with_decimals_are_groups() -> None:
     assert first.test_examples == second.test_examples
     control = probe("pixels", made["x"], labels=Frame(times), task=None, **options)
     assert list(control.tasks) == ["label"]
-    assert any("'scene' holds numbers, not classes: left out" in note for note in control.notes)
-    only = Frame({**times, "label": times["scene"]})
-    with pytest.raises(ValueError, match="every column holds numbers, not classes"):
-        probe("pixels", made["x"], labels=only, group="scene", **options)
+    assert list(control.targets) == ["scene"]
+    assert any("'scene' is a number of each example" in note for note in control.notes)
 
 
 def test_groups_of_one_key_in_two_folders_are_reported() -> None:

@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from widefield.core.names import printable
-from widefield.data.labels import MOST_NUMBERS, class_names
+from widefield.data.labels import class_names
 from widefield.data.readers.arrays import as_labels
+from widefield.data.targets import MOST_CLASSES
 
 _SPLIT = "split"
 _TEST_WORDS, _TRAIN_WORDS = {"test"}, {"train", "training"}
@@ -102,7 +103,7 @@ def _from_text(
 ) -> tuple[NDArray[np.int64], tuple[str, ...]] | None:
     """Return class ids, -1 for a missing label, and class names; None if these are no classes."""
     coded = pa.concat_arrays(column.dictionary_encode().unify_dictionaries().chunks)
-    if MOST_NUMBERS < len(coded.dictionary) > len(column) // 2:
+    if MOST_CLASSES < len(coded.dictionary) > len(column) // 2:
         return None  # captions, or names of the rows
     texts = [printable(text.strip()) for text in coded.dictionary.to_pylist()]
     codes = np.asarray(pc.fill_null(coded.indices.cast(pa.int64()), -1))

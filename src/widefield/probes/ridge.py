@@ -1,0 +1,161 @@
+"""Ridge regression on frozen features: one or several targets, a penalty for each.
+
+With features standardized to x and a column y of the targets, minimize
+
+    f(w, b) = mean_i (y_i - w x_i - b)^2  +  l2 |w|^2        (no penalty on b).
+
+With X and y centered, its solution is w = (X' X / n + l2 I)^-1 X' y / n, or, where there are more
+features than examples, w = X' (X X' / n + l2 I)^-1 y / n (Hoerl & Kennard 1970). A target of 0 and
+1 is treated as a number: its prediction ranks examples by how likely the label is.
+
+Each target has the penalty with the least squared error on held-out examples. Wide features are
+pooled ones and further columns, which are also tried at a tenth of their size and without them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from widefield.probes.checks import check_features
+from widefield.probes.grouped import GroupIds, group_folds
+
+RIDGE_GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
+_SCALES = (1.0, 0.1, 0.0)
+"""Sizes of the columns beside pooled ones."""
+_FOLDS = 5
+_CHUNK = 8192
+"""Rows that are converted to float64 at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RidgeResult:
+    """Predictions of ridge regression for L targets."""
+
+    predicted: NDArray[np.float64]
+    """Of the test examples, [m, L]."""
+    held_out: NDArray[np.float64]
+    """Of the training examples, by probes that were fitted without them, [n, L]; NaN for those in
+    no fold that was held out."""
+    l2: tuple[float, ...]
+    """Penalty of each target, [L]."""
+
+
+def fit_ridge(
+    train_h: Tensor,
+    y: NDArray[np.float64],
+    test_h: Tensor,
+    *,
+    pooled: int | None = None,
+    groups: GroupIds | None = None,
+    held_out_folds: int = 1,
+    seed: int = 0,
+) -> RidgeResult:
+    """Fit ridge regression to features [n, D] and targets y [n, L], and predict test features.
+
+    Args:
+        train_h: features to fit on.
+        y: their targets.
+        test_h: features to predict, [m, D].
+        pooled: number of pooled features among wide ones.
+        groups: group of each training example, [n]; no fold divides one.
+        held_out_folds: how many of five folds are held out in turn to choose the penalties.
+        seed: seed of the folds.
+
+    Raises:
+        ValueError: features are not finite, or of different widths.
+
+    Example:
+        >>> h = torch.arange(40.0)[:, None]
+        >>> found = fit_ridge(h[:30], 2 * h[:30].double().numpy(), h[30:])
+        >>> bool(np.abs(found.predicted - 2 * h[30:].numpy()).max() < 0.1)
+        True
+    """
+    check_features(train_h, test_h)
+    x, test_x = _standardized(train_h.cpu().float(), test_h.cpu().float())
+    target = torch.from_numpy(y)
+    scales = (1.0,) if pooled is None else _SCALES
+    grid = [(scale, l2) for scale in scales for l2 in RIDGE_GRID]
+    fold = _folds(len(y), groups, seed)
+    held_out = torch.full((len(grid), *y.shape), torch.nan, dtype=torch.float64)
+    for k in np.unique(fold)[:held_out_folds] if len(np.unique(fold)) > 1 else ():
+        part = torch.from_numpy(fold == k)
+        for i, scale in enumerate(scales):
+            fit = _Fit(_scaled(x[~part], pooled, scale), target[~part])
+            rest = _scaled(x[part], pooled, scale)
+            for j, l2 in enumerate(RIDGE_GRID):
+                held_out[i * len(RIDGE_GRID) + j, part] = fit.predict(fit.weights(l2), rest)
+    error = torch.nan_to_num((held_out - target) ** 2).sum(1)
+    best = error.argmin(0)
+    if not bool(error.any()):  # nothing was held out, or all of it is predicted exactly
+        best = torch.full_like(best, RIDGE_GRID.index(1.0))
+    predicted = torch.empty(len(test_x), y.shape[1], dtype=torch.float64)
+    for index in set(best.tolist()):
+        scale, l2 = grid[index]
+        columns = best == index
+        fit = _Fit(_scaled(x, pooled, scale), target[:, columns])
+        predicted[:, columns] = fit.predict(fit.weights(l2), _scaled(test_x, pooled, scale))
+    return RidgeResult(
+        predicted=predicted.numpy(),
+        held_out=torch.stack([held_out[b, :, k] for k, b in enumerate(best)], dim=1).numpy(),
+        l2=tuple(grid[index][1] for index in best.tolist()),
+    )
+
+
+class _Fit:
+    """The centered moments of features x [n, D] and targets y [n, L]."""
+
+    def __init__(self, x: Tensor, y: Tensor) -> None:
+        n, width = x.shape
+        self.mean, self.target_mean = x.double().mean(0), y.mean(0)
+        self.is_dual = n < width
+        centered = y - self.target_mean
+        if self.is_dual:
+            self.centered = x.double() - self.mean
+            self.gram = self.centered @ self.centered.T / n
+            self.right = centered / n
+            return
+        self.gram = torch.zeros(width, width, dtype=torch.float64)
+        self.right = torch.zeros(width, y.shape[1], dtype=torch.float64)
+        for rows, targets in zip(
+            torch.split(x, _CHUNK), torch.split(centered, _CHUNK), strict=True
+        ):
+            z = rows.double() - self.mean
+            self.gram += z.T @ z / n
+            self.right += z.T @ targets / n
+
+    def weights(self, l2: float) -> Tensor:
+        """Return w [D, L]."""
+        penalty = l2 * torch.eye(len(self.gram), dtype=torch.float64)
+        solved = torch.cholesky_solve(self.right, torch.linalg.cholesky(self.gram + penalty))
+        return self.centered.T @ solved if self.is_dual else solved
+
+    def predict(self, weights: Tensor, x: Tensor) -> Tensor:
+        parts = [(rows.double() - self.mean) @ weights for rows in torch.split(x, _CHUNK)]
+        return torch.cat(parts) + self.target_mean
+
+
+def _standardized(train_h: Tensor, test_h: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both with mean 0 and deviation 1 of the training features; constant ones become 0."""
+    mean, scale = train_h.double().mean(0), train_h.double().std(0, correction=0)
+    # Rounding makes a constant feature deviate: it must not be amplified to noise.
+    scale[scale <= 1e-6 * train_h.abs().amax(0)] = torch.inf
+    first, second = ((h - mean).div_(scale).float() for h in (train_h, test_h))
+    return first, second
+
+
+def _scaled(x: Tensor, pooled: int | None, scale: float) -> Tensor:
+    """Return the features with the columns after the first `pooled` times `scale`."""
+    if scale == 1:
+        return x
+    return torch.cat([x[:, :pooled], scale * x[:, pooled:]], dim=1)
+
+
+def _folds(n: int, groups: GroupIds | None, seed: int) -> NDArray[np.int64]:
+    """Return the fold of each example, [n]."""
+    folds = min(_FOLDS, n)
+    if groups is not None:
+        return group_folds(np.zeros(n, dtype=np.int64), groups, folds, seed=seed)
+    return np.random.default_rng(seed).permutation(n) % folds

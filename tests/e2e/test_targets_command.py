@@ -1,0 +1,131 @@
+"""Numbers and several labels a picture, as a user types it: probe, classify and audit."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from commands import Command
+
+N = 120
+
+
+@pytest.fixture
+def pictures(in_tmp: Path) -> Path:
+    """Disks of a measured brightness, with a red spot, a green bar, both or neither."""
+    rng = np.random.default_rng(0)
+    Path("pictures").mkdir()
+    rows = []
+    for i in range(N):
+        level, spot, bar = rng.uniform(60, 160), rng.random() < 0.4, rng.random() < 0.3
+        pixels = rng.integers(0, 40, (16, 16, 3)).astype(float)
+        pixels[4:12, 4:12] = level
+        pixels[:3, :3, 0] += 200 * spot
+        pixels[14:, :, 1] += 200 * bar
+        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(f"pictures/{i:03}.png")
+        findings = "|".join(["spot"] * spot + ["bar"] * bar) or "|"
+        rows.append(
+            {"path": f"{i:03}.png", "level": f"{level:.2f}", "findings": findings,
+             "luck": f"{rng.normal():.3f}", "kind": ["dim", "bright"][level > 110]}
+        )  # fmt: skip
+    write("labels.csv", rows)
+    return in_tmp
+
+
+def write(path: str, rows: list[dict[str, str]]) -> None:
+    with Path(path).open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read(path: str) -> list[dict[str, str]]:
+    with Path(path).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def column(name: str, count: int) -> None:
+    """Write few.csv, with the first labels of a column."""
+    write("few.csv", [{"path": r["path"], "label": r[name]} for r in read("labels.csv")[:count]])
+
+
+@pytest.mark.usefixtures("pictures")
+def test_probe_beside_classes(command: Command) -> None:
+    words = ["probe", "random", "pictures", "--labels", "labels.csv"]
+    found = json.loads(command.text(*words, "--json"))
+    assert list(found["tasks"]) == ["kind"]
+    level, findings, luck = (found["targets"][t] for t in ("level", "findings", "luck"))
+    assert level["measure"] == "R2"
+    value, low, high = level["score"]
+    assert 0.5 < low <= value <= high <= 1
+    error = level["mean_absolute_error"]
+    mean = level["floor"]["mean"]["mean_absolute_error"]
+    assert error[2] < mean[1]
+    assert set(level["floor"]) == {"pixels", "random", "mean"}
+    assert level["floor"]["mean"]["score"][0] <= 0
+    assert luck["score"][0] < 0.2  # the control: nothing in the picture tells it
+    assert set(findings["average_precision"]) == {"bar", "spot"}
+    for label, (precision, *_) in findings["floor"]["pixels"]["average_precision"].items():
+        assert precision > 0.9 > 0.6 > findings["share"][label]
+    said = command.text(*words)
+    assert "level: R2" in said
+    assert "level: mean absolute error" in said
+    assert "findings: mean average precision" in said
+    assert "floor: mean" in said
+    one = json.loads(command.text(*words, "--task", "level", "--json"))
+    assert (list(one["tasks"]), list(one["targets"])) == ([], ["level"])
+    refused = command.refused(*words, "--protocol", "feature-dropout")
+    assert "feature-dropout takes classes only" in refused
+
+
+@pytest.mark.usefixtures("pictures")
+def test_classify_predicts_numbers(command: Command) -> None:
+    column("level", 60)
+    said = command.text("classify", "random", "pictures", "--labels", "few.csv", "--out", "p.csv")
+    assert "R2 0.9" in said
+    assert "above the mean (0.000)" in said
+    truth = np.array([float(row["level"]) for row in read("labels.csv")])
+    rows = read("p.csv")
+    assert [row["label"] != "" for row in rows] == [True] * 60 + [False] * 60
+    p = np.array([float(row["predicted"]) for row in rows])
+    assert np.corrcoef(p[60:], truth[60:])[0, 1] > 0.95  # of pictures without a number
+    assert not Path("p.html").exists()
+    column("luck", 60)
+    control = command.text(
+        *["classify", "random", "pictures", "--labels", "few.csv", "--out", "luck.csv", "--json"]
+    )
+    assert json.loads(control)["cross_validation"]["score"][0] < 0.2
+
+
+@pytest.mark.usefixtures("pictures")
+def test_classify_predicts_each_label(command: Command) -> None:
+    column("findings", 60)
+    words = ["classify", "pixels", "pictures", "--labels", "few.csv"]
+    said = command.text(*words, "--out", "p.csv")
+    assert "mean average precision 0.99" in said
+    truth = [row["findings"] for row in read("labels.csv")]
+    rows = read("p.csv")
+    right = [
+        set(row["predicted"].split("|")) == set(t.split("|"))
+        for row, t in zip(rows, truth, strict=True)
+    ]
+    assert np.mean(right[60:]) > 0.9
+    assert all(0 < float(row["p spot"]) < 1 for row in rows)
+    refused = command.refused(*words, "--out", "q.csv", "--suggest", "5")
+    assert "suggest is for classes" in refused
+    write("few.csv", [{"path": r["path"], "label": "spot|bar"} for r in read("labels.csv")[:9]])
+    assert "too few or all the same: give 3 or more" in command.refused(*words, "--out", "q.csv")
+
+
+@pytest.mark.usefixtures("pictures")
+def test_explore_leaves_them_out(command: Command) -> None:
+    words = ["explore", "pixels", "pictures", "--labels"]
+    found = command.text(*words, "labels.csv", "--out", "map.html", "--json")
+    notes = json.loads(found)["notes"]
+    assert sum("only probe, audit and classify take: left out" in note for note in notes) == 3
+    column("findings", 60)
+    refused = command.refused(*words, "few.csv", "--out", "other.html")
+    assert "'label' holds several labels a cell" in refused
