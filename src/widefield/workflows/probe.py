@@ -57,13 +57,13 @@ from widefield.views import (
 
 Protocol = Literal["linear", "feature-dropout"]
 AnyScore = Score | TargetScore
-"""Scores of classes, or of a number or several labels."""
-Scores = dict[str, AnyScore]
+"""TaskScores of classes, or of a number or several labels."""
+TaskScores = dict[str, AnyScore]
 """Task -> score."""
 Readouts = tuple[FeatureExtractor, FeatureExtractor | None]
 """An encoder, and the same with its wide readout if it has one."""
-ScoreReadouts = Callable[..., tuple[Scores, Scores]]
-"""Scores the pooled features of an encoder and, if they are given too, its wide ones."""
+ScoreReadouts = Callable[..., tuple[TaskScores, TaskScores]]
+"""TaskScores the pooled features of an encoder and, if they are given too, its wide ones."""
 
 _COLUMNS = ("task", "linear probe %", "low", "high", "kNN %")
 """Columns of the table in Jupyter, without floors."""
@@ -75,7 +75,7 @@ EXPERT_VIEWS = "expert:feature-dropout"
 
 @dataclass(frozen=True, kw_only=True)
 class TaskProbe:
-    """Scores of the encoder and the floors on one task."""
+    """TaskScores of the encoder and the floors on one task."""
 
     score: Score
     wide: Score | None
@@ -83,7 +83,7 @@ class TaskProbe:
     and for encoders without stages."""
     classes: tuple[str, ...]
     floor: dict[str, Score]
-    """Scores of the same probe on raw `pixels`, on a `random` encoder of the architecture, of the
+    """TaskScores of the same probe on raw `pixels`, on a `random` encoder of the architecture, of the
     better of its usual initializations and the better of its pooled and wide features, and of
     the `majority` class."""
 
@@ -97,13 +97,13 @@ class TaskProbe:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetProbe:
-    """Scores of the encoder and the floors on a number, or several labels, of each example."""
+    """TaskScores of the encoder and the floors on a number, or several labels, of each example."""
 
     score: TargetScore
     wide: TargetScore | None
     """Score of wide features, as in `TaskProbe`."""
     floor: dict[str, TargetScore]
-    """Scores of the same probe on raw `pixels` and on the best `random` encoder, and of predicting
+    """TaskScores of the same probe on raw `pixels` and on the best `random` encoder, and of predicting
     the `mean` of the training examples."""
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class TargetProbe:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeReport:
-    """Scores on every task, and what they were measured on."""
+    """TaskScores on every task, and what they were measured on."""
 
     encoder: str
     protocol: Protocol
@@ -278,7 +278,7 @@ def probe(
     extractor = extractor.with_readout(train, quiet=quiet)
     wide = _wide_of(extractor, train) if floors else None
     scores, wide_scores = score_readouts(extractor, wide, sets, seed)
-    floor_scores: dict[str, Scores] = {}
+    floor_scores: dict[str, TaskScores] = {}
     if floors:
         floor_scores = measure_floors(
             partial(_best_readout, score_readouts=score_readouts, data=sets, seed=seed),
@@ -362,7 +362,7 @@ def _untrained(extractor: FeatureExtractor, train: Dataset) -> Iterator[Readouts
 
 def _best_readout(
     readouts: Readouts, *, score_readouts: ScoreReadouts, data: TrainTest, seed: int
-) -> Scores:
+) -> TaskScores:
     """Score the better of pooled and wide features, task by task, for a floor."""
     pooled, others = score_readouts(*readouts, data, seed, with_knn=False)
     return {
@@ -378,7 +378,7 @@ def _score_readouts(
     seed: int,
     *,
     with_knn: bool = True,
-) -> tuple[Scores, Scores]:
+) -> tuple[TaskScores, TaskScores]:
     """Score the best linear probe on features of plain images, and on wide ones if there are any.
 
     The encoder passes once over the images for both. Of wide features kNN is left out.
@@ -409,7 +409,7 @@ def _score(
     seed: int,
     *,
     with_knn: bool,
-) -> Scores:
+) -> TaskScores:
     """Score the best linear probe on features, of which the first `pooled` may be pooled ones."""
     train_h, test_h = train_h.contiguous(), test_h.contiguous()
     train_y, test_y = data.class_ids(train_h.device)
@@ -442,7 +442,7 @@ def _score_readouts_by_sgd(
     *,
     views: Augmentation,
     with_knn: bool = True,
-) -> tuple[Scores, Scores]:
+) -> tuple[TaskScores, TaskScores]:
     """Score by Feature Dropout's protocol each of the readouts that there are."""
     pooled = _score_by_sgd(encoder, data, seed, views=views)
     return pooled, {} if wide is None else _score_by_sgd(wide, data, seed, views=views)
@@ -450,7 +450,7 @@ def _score_readouts_by_sgd(
 
 def _score_by_sgd(
     encoder: FeatureExtractor, data: TrainTest, seed: int, *, views: Augmentation
-) -> Scores:
+) -> TaskScores:
     """Score by Feature Dropout's protocol, with training images augmented by `views`."""
     device, train = choose_device("auto"), data.train
     views = views.to(device)
