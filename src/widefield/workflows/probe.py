@@ -50,11 +50,11 @@ from widefield.views import (
 )
 
 Protocol = Literal["linear", "feature-dropout"]
-Scores = dict[str, Score]
+_Scores = dict[str, Score]
 """Task -> score."""
 Readouts = tuple[FeatureExtractor, FeatureExtractor | None]
 """An encoder, and the same with its wide readout if it has one."""
-ScoreReadouts = Callable[..., tuple[Scores, Scores]]
+ScoreReadouts = Callable[..., tuple[_Scores, _Scores]]
 """Scores the pooled features of an encoder and, if they are given too, its wide ones."""
 
 EXPERT_VIEWS = "expert:feature-dropout"
@@ -226,7 +226,7 @@ def probe(
     extractor = extractor.with_readout(train, quiet=quiet)
     wide = _wide_of(extractor, train) if floors else None
     scores, wide_scores = score_readouts(extractor, wide, sets, seed)
-    floor_scores: dict[str, Scores] = {}
+    floor_scores: dict[str, _Scores] = {}
     if floors:
         floor_scores = measure_floors(
             partial(_best_readout, score_readouts=score_readouts, data=sets, seed=seed),
@@ -286,7 +286,7 @@ def _untrained(extractor: FeatureExtractor, train: Dataset) -> Iterator[Readouts
 
 def _best_readout(
     readouts: Readouts, *, score_readouts: ScoreReadouts, data: TrainTest, seed: int
-) -> Scores:
+) -> _Scores:
     """Score the better of pooled and wide features, task by task, for a floor."""
     pooled, others = score_readouts(*readouts, data, seed, with_knn=False)
     return {
@@ -302,7 +302,7 @@ def _score_readouts(
     seed: int,
     *,
     with_knn: bool = True,
-) -> tuple[Scores, Scores]:
+) -> tuple[_Scores, _Scores]:
     """Score the best linear probe on features of plain images, and on wide ones if there are any.
 
     The encoder passes once over the images for both. Of wide features kNN is left out.
@@ -333,7 +333,7 @@ def _score(
     seed: int,
     *,
     with_knn: bool,
-) -> Scores:
+) -> _Scores:
     """Score the best linear probe on features, of which the first `pooled` may be pooled ones."""
     train_y, test_y = data.targets(train_h.device)
     return score(
@@ -368,7 +368,7 @@ def _score_readouts_by_sgd(
     *,
     views: Augmentation,
     with_knn: bool = True,
-) -> tuple[Scores, Scores]:
+) -> tuple[_Scores, _Scores]:
     """Score by Feature Dropout's protocol each of the readouts that there are."""
     pooled = _score_by_sgd(encoder, data, seed, views=views)
     return pooled, {} if wide is None else _score_by_sgd(wide, data, seed, views=views)
@@ -376,7 +376,7 @@ def _score_readouts_by_sgd(
 
 def _score_by_sgd(
     encoder: FeatureExtractor, data: TrainTest, seed: int, *, views: Augmentation
-) -> Scores:
+) -> _Scores:
     """Score by Feature Dropout's protocol, with training images augmented by `views`."""
     device, train = choose_device("auto"), data.train
     views = views.to(device)
