@@ -338,7 +338,7 @@ def test_a_run_says_whether_it_is_better_than_untrained(command: Command, in_tmp
     )
     words += " --projector-width 64 --projector-dim 32 --out"
     said = command.text(*words.split(), "good", "--epochs", 12)
-    assert "\nbetter than untrained: " in said
+    assert "better than untrained: " in said
     assert "\nneighbor consistency under augmentation " in said
     assert "\nlinear-probe accuracy (class): " in said
     page = Path("good/report.html").read_text()

@@ -423,7 +423,7 @@ def test_a_run_goes_on_on_another_kind_of_device(
 
 def test_a_folder_with_another_run_is_refused(short_run: Path, tmp_path: Path) -> None:
     before = weights(short_run)
-    with pytest.raises(ValueError, match="already holds a run: go on with --resume"):
+    with pytest.raises(ValueError, match="already holds a run: go on with resume"):
         pretrain(IMAGES, out=short_run, **SMALL)
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "mine.txt").write_text("keep me")

@@ -157,7 +157,7 @@ def test_code_of_a_teacher_is_not_executed_by_a_resume(folder: Path) -> None:
     )
     widefield.pretrain("data.npz", out="own", teacher="net.py:network", **RUN)
     shutil.rmtree(folder / "own" / "teacher")
-    with pytest.raises(ValueError, match="executed only if you name it: give --teacher again"):
+    with pytest.raises(ValueError, match="executed only if you name it: give teacher again"):
         widefield.pretrain("data.npz", out="own", resume=True, quiet=True)
     widefield.pretrain("data.npz", out="own", resume=True, teacher="net.py:network", quiet=True)
 

@@ -14,7 +14,7 @@ from widefield.audits.stage_map import SIDES
 from widefield.audits.verdict import TaskAudit
 from widefield.evaluation.floors import FLOORS
 from widefield.evaluation.paired import percent
-from widefield.evaluation.verdicts import SHARE_VERDICTS
+from widefield.evaluation.verdicts import SHARE_VERDICTS, ShareVerdict
 from widefield.inference.pictures import sound_of
 from widefield.metrics import DIAGNOSTICS
 from widefield.report import (
@@ -46,7 +46,7 @@ _MAX_LINES = 4
 def audit_page(result: Audit) -> str:
     """Return the page of `result` as HTML; the same audit gives the same text."""
     return AuditReport(
-        title=f"widefield audit of {result.encoder}",
+        title=_title(result),
         summary=summary(result),
         notes=[f"Note: {note}." for note in result.notes],
         verdicts=_rows(result),
@@ -88,6 +88,29 @@ def audit_page(result: Audit) -> str:
             **result.machine,
         },
     ).html()
+
+
+_PHRASES: Mapping[ShareVerdict, str] = {
+    "learned": "learned {}",
+    "hidden": "hides {} from a linear probe",
+    "weakened": "weakened {}",
+    "lost": "lost {}",
+    "not learned": "did not learn {}",
+    "unclear": "leaves {} unclear",
+    "easy": "has {}, which raw features have too",
+    "not separable": "cannot be judged on {}",
+}
+"""What an encoder did with the tasks of a verdict."""
+
+
+def _title(result: Audit) -> str:
+    """Return what the encoder did with each task, in one sentence."""
+    phrases = []
+    for word, phrase in _PHRASES.items():
+        names = [name for name, task in result.tasks.items() if task.verdict == word]
+        if names:
+            phrases.append(phrase.format(" and ".join(names)))
+    return f"{result.encoder} {', '.join(phrases)}"
 
 
 def summary(result: Audit) -> str:

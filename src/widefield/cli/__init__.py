@@ -44,8 +44,10 @@ def main() -> NoReturn:
 
 def _run(words: list[str]) -> None:
     from widefield.cli.app import build_app  # slow, so that `main` has to handle signals first
+    from widefield.core.input_errors import option_names
 
-    build_app(words)(words, exit_on_error=False, print_error=False)
+    with option_names():
+        build_app(words)(words, exit_on_error=False, print_error=False)
     finish_output()
 
 

@@ -68,8 +68,5 @@ def pretrain(
             }
         )
         return
-    print_line(f"{done.run}: {done.steps} steps, {done.images_per_second:,.0f} examples/s")
-    print_line(done.health.line())
-    for line in () if done.comparison is None else done.comparison.lines():
+    for line in done.lines():
         print_line(line)
-    print_line(f"next: {done.next_command}")

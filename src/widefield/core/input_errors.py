@@ -3,10 +3,18 @@
 import errno
 import functools
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
 from widefield.core.lines import one_line
+
+_for_command = ContextVar("for_command", default=False)
+"""Whether messages are those of a command."""
+_OPTION = re.compile(r"(widefield [a-z]+ .*)|(?<![\w-])--([a-z][a-z-]*)")
+"""A command to the end of the message, or an option."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,12 +36,38 @@ def input_errors(call: Callable[P, R]) -> Callable[P, R]:
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return call(*args, **kwargs)
+        except ValueError as error:
+            if not _for_command.get() and len(error.args) == 1:
+                error.args = (python_names(str(error)),)
+            raise
         except BrokenPipeError:  # the reader of the output is gone: not an error of an input
             raise
         except (OSError, OverflowError, RecursionError) as error:
             raise ValueError(one_line(describe_error(error))) from error
 
     return wrapper
+
+
+@contextmanager
+def option_names() -> Iterator[None]:
+    """Let messages name options of the command line, not arguments of Python."""
+    token = _for_command.set(True)
+    try:
+        yield
+    finally:
+        _for_command.reset(token)
+
+
+def python_names(text: str) -> str:
+    """Return a message with the names of arguments in place of options; commands stay.
+
+    Example:
+        >>> python_names("lower lr or give more --warmup-epochs")
+        'lower lr or give more warmup_epochs'
+        >>> python_names("fetch them with widefield pretrain DATA --init NAME")
+        'fetch them with widefield pretrain DATA --init NAME'
+    """
+    return _OPTION.sub(lambda m: m[1] or m[2].removeprefix("no-").replace("-", "_"), text)
 
 
 def describe_error(error: OSError | OverflowError | RecursionError) -> str:

@@ -133,6 +133,21 @@ class Comparison:
         name = self.baseline if self.baseline == "untrained" else f"the {self.baseline} encoder"
         return TEMPLATES[self.verdict].format(name)
 
+    def answer(self) -> str:
+        """Return in one sentence what was gained: by the linear probe, or by the verdict."""
+        if not self.linear:
+            return f"{self.text}: {self.reason}"
+        return "; ".join(map(self._answer_on, self.linear))
+
+    def _answer_on(self, task: str) -> str:
+        untrained = self.baseline == "untrained"
+        name = "the untrained network" if untrained else f"the {self.baseline} encoder"
+        score = self.linear[task]
+        parts = [_points(score, name)]
+        if task in self.pixels:
+            parts.append(_points(self.pixels[task], "raw pixels"))
+        return f"linear probe on {task} {percent(score.after)}: {', '.join(parts)}"
+
     def lines(self) -> list[str]:
         """Return the verdict and the scores, one line each."""
         untrained = self.baseline == "untrained"
@@ -435,6 +450,14 @@ def _compare_fits(
         )
         for task, old in before.items()
     }
+
+
+def _points(score: PairedDifference, name: str) -> str:
+    """Return the difference from the baseline `name` in words."""
+    points = round(100 * abs(score.difference))
+    side = "below" if score.difference < 0 else "above"
+    chance = ", which is within chance" if score.verdict == "no significant difference" else ""
+    return f"{points} point{'s' * (points != 1)} {side} {name}{chance}"
 
 
 def cka_if_defined(h: Tensor, other: Tensor) -> float | None:

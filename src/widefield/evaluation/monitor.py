@@ -74,6 +74,12 @@ class Monitor:
             use_labels=self.use_labels,
         )
 
+    def answer(self) -> str:
+        """Return what training gained, or else the health of the features, in one sentence."""
+        if self.comparison is None:
+            return f"its features are {self.last_health().verdict}"
+        return self.comparison.answer()
+
     def summary(self) -> str:
         """Return health and the verdict of the comparison in sentences."""
         state = f"Its features are {self.last_health().verdict}."

@@ -95,7 +95,7 @@ def neighbor_graph(
     group = group.to(points.device)
     every = torch.arange(len(points), device=points.device)
     if len(h) <= exact:
-        index = _exact_search(points, every, k, group)
+        index = _exact_search(points, every, k, None if groups is None else group)
     else:
         index = _faiss_search(points, k, group, len(h) - others)
     distance, order = _distances(points, index).sort(dim=1, stable=True)
@@ -103,13 +103,16 @@ def neighbor_graph(
     return Graph(index=index.cpu().numpy(), distance=distance.cpu().numpy())
 
 
-def _exact_search(points: Tensor, rows: Tensor, k: int, group: Tensor) -> Tensor:
-    """Return the neighbors of these rows, compared with all of other groups."""
+def _exact_search(points: Tensor, rows: Tensor, k: int, group: Tensor | None) -> Tensor:
+    """Return the neighbors of these rows, compared with all others, or with other groups."""
     half_squares = points.square().sum(1) / 2
     chunks = []
     for rows_chunk in torch.split(rows, max(1, _SIMILARITIES // len(points))):
         similarity = points[rows_chunk] @ points.T - half_squares  # |u|^2 / 2 - |u - v|^2 / 2
-        similarity.masked_fill_(group[rows_chunk, None] == group, -torch.inf)
+        if group is None:
+            similarity[torch.arange(len(rows_chunk), device=rows.device), rows_chunk] = -torch.inf
+        else:
+            similarity.masked_fill_(group[rows_chunk, None] == group, -torch.inf)
         chunks.append(similarity.topk(k, dim=1).indices)
     return torch.cat(chunks)
 

@@ -72,12 +72,27 @@ class Pretrained:
         """Return the folder of the run."""
         return str(self.run)
 
+    def lines(self) -> list[str]:
+        """Return what `widefield pretrain` prints at the end, at most six lines.
+
+        The first is the answer and the last the next command; the page of the run has more.
+        """
+        found, health = self.comparison, self.health.line()
+        answer = [health] if found is None else [found.answer()]
+        details = [] if found is None else [health, *found.lines()[1:2]]
+        if found is not None and found.linear:
+            details.insert(0, found.lines()[0])
+        if found is not None and found.copies is not None:
+            details[-1] = found.copies
+        work = f"{self.steps} steps, {self.images_per_second:,.0f} examples/s"
+        page = f"{self.run / 'report.html'}: curves, views and scores of this run; {work}"
+        place = page if self.finished else f"{self.run}: {work}"
+        return [*answer, *details, place, f"next: {self.next_command}"]
+
     def _repr_html_(self) -> str:
         """Return what `widefield pretrain` prints, for Jupyter."""
-        lines = [self.health.line()]
-        lines += [] if self.comparison is None else self.comparison.lines()
-        title = f"{self.run}: {self.steps} steps, {self.images_per_second:,.0f} examples/s"
-        return notebook_html(title, lines=[*lines, f"next: {self.next_command}"])
+        answer, *lines = self.lines()
+        return notebook_html(answer, lines=lines)
 
 
 class PretrainRun:

@@ -31,7 +31,7 @@ def classify_page(result: "Classification", dataset: Dataset, *, seed: int) -> s
     ids = {name: k for k, name in enumerate(result.classes)}
     given = [ids[result.labels[x]] if x in result.labels else -1 for x in shown.paths]
     return ExplorePage(
-        title=f"widefield classify: {dataset.spec} by {result.encoder}",
+        title=_title(result, dataset),
         summary=_summary(result, dataset),
         table=_scores(result),
         images=rendered(shown),
@@ -61,6 +61,14 @@ def classify_page(result: "Classification", dataset: Dataset, *, seed: int) -> s
             **machine(choose_device("auto")),
         },
     ).html()
+
+
+def _title(result: "Classification", dataset: Dataset) -> str:
+    checked = result.cross_validation
+    if checked is None:
+        return f"{dataset.spec}: {len(result.paths):,} predictions by {result.encoder}"
+    accuracy = f"{100 * checked.accuracy:.0f} % of predictions are right"
+    return f"{dataset.spec} by {result.encoder}: {accuracy}"
 
 
 def _summary(result: "Classification", dataset: Dataset) -> str:

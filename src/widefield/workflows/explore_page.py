@@ -35,7 +35,7 @@ def explore_page(found: "Exploration", *, seed: int) -> str:
         Coloring(name=t, values=data.classes[t], ids=y, role="task") for t, y in data.labels.items()
     ]
     return ExplorePage(
-        title=f"widefield explore: {data.spec} by {found.encoder}",
+        title=_title(found),
         summary=_summary(found),
         images=rendered(data),
         example=one,
@@ -65,6 +65,21 @@ def explore_page(found: "Exploration", *, seed: int) -> str:
             **machine(choose_device("auto")),
         },
     ).html()
+
+
+def _title(found: "Exploration") -> str:
+    """Return what there is to check, in one sentence."""
+    labels = sum(len(s.rows) for s in found.suspects.values())
+    parts = [
+        _count(count, one) + rest
+        for count, one, rest in (
+            (labels, "label", ""),
+            (len(found.duplicates), "group", " of near-duplicates"),
+            (len(found.outliers), "outlier", ""),
+        )
+        if count
+    ]
+    return f"{found.dataset.spec} by {found.encoder}: {', '.join(parts) or 'nothing'} to check"
 
 
 def _summary(found: "Exploration") -> str:

@@ -57,13 +57,13 @@ from widefield.views import (
 
 Protocol = Literal["linear", "feature-dropout"]
 AnyScore = Score | TargetScore
-"""TaskScores of classes, or of a number or several labels."""
+"""Scores of classes, or of a number or several labels."""
 TaskScores = dict[str, AnyScore]
 """Task -> score."""
 Readouts = tuple[FeatureExtractor, FeatureExtractor | None]
 """An encoder, and the same with its wide readout if it has one."""
 ScoreReadouts = Callable[..., tuple[TaskScores, TaskScores]]
-"""TaskScores the pooled features of an encoder and, if they are given too, its wide ones."""
+"""Scores the pooled features of an encoder and, if they are given too, its wide ones."""
 
 _COLUMNS = ("task", "linear probe %", "low", "high", "kNN %")
 """Columns of the table in Jupyter, without floors."""

@@ -23,8 +23,9 @@ FEW_EPOCHS = 8
 """Epochs below which the loss is plotted by steps."""
 
 CAPTIONS = {
-    "loss": "The training loss, which should decrease and converge. It is low from the start if a "
-    "head is initialized with the features of its examples.",
+    "loss": "The training loss, which should decrease and converge. A head that is initialized "
+    "with the features of its examples knows them at first: the loss begins low, rises, and then "
+    "falls.",
     "adversary_loss": "The loss that the views maximize, on views drawn after each step.",
     "effective_rank": "Dimensions that the features use; near 1 they collapsed.",
     "feature_std": "Standard deviation of normalized features; near 0 they collapsed.",
@@ -36,7 +37,7 @@ def write_run_page(run: PretrainRun) -> None:
     page = run_report(
         run.folder,
         run.dataset,
-        title=f"{run.recipe.method.name} on {run.dataset.spec}",
+        title=f"{run.dataset.spec} by {run.recipe.method.name}: {run.monitor.answer()}",
         summary=f"The encoder is trained. {run.monitor.summary()}",
         details=run.monitor.details(),
         next_steps=next_steps(run.folder.path, run.dataset, run.recipe.encoder.name),
