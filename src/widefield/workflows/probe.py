@@ -75,7 +75,7 @@ EXPERT_VIEWS = "expert:feature-dropout"
 
 @dataclass(frozen=True, kw_only=True)
 class TaskProbe:
-    """TaskScores of the encoder and the floors on one task."""
+    """Scores of the encoder and the floors on one task."""
 
     score: Score
     wide: Score | None
@@ -83,7 +83,7 @@ class TaskProbe:
     and for encoders without stages."""
     classes: tuple[str, ...]
     floor: dict[str, Score]
-    """TaskScores of the same probe on raw `pixels`, on a `random` encoder of the architecture, of the
+    """Scores of the same probe on raw `pixels`, on a `random` encoder of the architecture, of the
     better of its usual initializations and the better of its pooled and wide features, and of
     the `majority` class."""
 
@@ -97,13 +97,13 @@ class TaskProbe:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetProbe:
-    """TaskScores of the encoder and the floors on a number, or several labels, of each example."""
+    """Scores of the encoder and the floors on a number, or several labels, of each example."""
 
     score: TargetScore
     wide: TargetScore | None
     """Score of wide features, as in `TaskProbe`."""
     floor: dict[str, TargetScore]
-    """TaskScores of the same probe on raw `pixels` and on the best `random` encoder, and of predicting
+    """Scores of the same probe on raw `pixels` and on the best `random` encoder, and of predicting
     the `mean` of the training examples."""
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class TargetProbe:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeReport:
-    """TaskScores on every task, and what they were measured on."""
+    """Scores on every task, and what they were measured on."""
 
     encoder: str
     protocol: Protocol
