@@ -222,6 +222,9 @@ class _Stream:
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     """The device, with the parts of torch that only drivers of real ones have."""
+    import_module(
+        "torch.utils._device"
+    )._device_constructors()  # torch keeps those of its first use
     seen, tensor, empty = Watch(), torch.tensor, torch.empty
     optimizer = import_module("torch.optim.optimizer")
     fused = "_get_fused_kernels_supported_devices"
