@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from ratios import data, head, probe, readout, step, views
+from ratios import catch_up, data, head, probe, readout, step, views
 from ratios.timing import steady_ratio, turn_by_turn
 from widefield.methods import METHODS
 from widefield.metrics import health, singular_values
@@ -51,6 +51,16 @@ def test_device_memory_does_not_grow_with_the_examples_and_the_dense_head_does()
     assert large["disk_bytes"] == small["disk_bytes"]
     assert large["diet_bytes"] > 2 * small["diet_bytes"]
     assert found["values"]["host_bytes"] == small["disk_bytes"] + 3 * 4 * 4 * 100
+
+
+def test_catching_up_is_timed_beside_a_loop_over_its_terms() -> None:
+    found = catch_up.bench(batch_size=8, dim=4, rounds=2, missed=(1, 30), **ANY)
+    assert list(found["ratios"]) == ["loop/merged@1", "loop/merged@30"]
+    assert min(found["ratios"].values()) > 0
+    optimizer, state = catch_up._rows(8, 4, 30, torch.device("cpu"))
+    ours, loop = optimizer.catch_up(state), catch_up._by_term(optimizer, state)
+    for name in ("row", "m", "v", "last"):
+        torch.testing.assert_close(getattr(ours, name), getattr(loop, name))
 
 
 def test_speeds_of_views_are_compared_on_the_same_images() -> None:

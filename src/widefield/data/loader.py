@@ -15,6 +15,7 @@ from torch import Tensor
 
 from widefield.core import rng
 from widefield.core.memory import free_device_memory
+from widefield.core.transfer import to_device
 from widefield.core.types import WHOLE, Batch, Place, Shard, to_floats
 from widefield.data.dataset import Dataset
 
@@ -154,14 +155,14 @@ class _Source:
 
     def _fetch(self, index: Tensor, read: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Gather pixels [B, H, W, C] where they are stored; `index` and labels on the host."""
-        pin = self._device.type == "cuda"
+        pin = self._device.type != "cpu"
         if self._pixels is None:
             images, ids = self._dataset.read(index.numpy(), read)
             pixels = torch.from_numpy(images)
             labels = {task: torch.from_numpy(y) for task, y in ids.items()}
             return (pixels.pin_memory() if pin else pixels), index, labels
-        if self._pixels.is_cuda or not pin:
-            rows = index.to(self._pixels.device, non_blocking=True)
+        if self.storage == "device" or not pin:
+            rows = to_device(index, self._pixels.device)
             return self._pixels.index_select(0, rows), index, {}
         shape = (len(index), *self._pixels.shape[1:])
         out = torch.empty(shape, dtype=self._pixels.dtype, pin_memory=True)
@@ -170,15 +171,15 @@ class _Source:
     def _finish(self, loaded: tuple[Tensor, Tensor, dict[str, Tensor]], read: int) -> Batch:
         pixels, index, labels = loaded
         # The permuted [B, H, W, C] store is channels_last already; `to` keeps its strides.
-        x = pixels.to(self._device, non_blocking=True).permute(0, 3, 1, 2)
-        labels = {task: y.to(self._device, non_blocking=True) for task, y in labels.items()}
+        x = to_device(pixels, self._device).permute(0, 3, 1, 2)
+        labels = {task: to_device(y, self._device) for task, y in labels.items()}
         if self._pixels is not None:
-            rows = index.to(self._device, non_blocking=True)
+            rows = to_device(index, self._device)
             labels = {task: ids.index_select(0, rows) for task, ids in self._labels.items()}
         mask = None
         if self._masks is not None:
             covered = torch.from_numpy(self._masks(index.numpy(), read)).permute(0, 3, 1, 2)
-            mask = covered.to(self._device)
+            mask = to_device(covered, self._device)
         return Batch(x=to_floats(x), index=index, labels=labels, mask=mask)
 
 

@@ -12,7 +12,10 @@ with root(v) = sqrt(v) + eps.
 
 The moments inside the sum shrink by mu = beta1 / sqrt(beta2) a step (0.9005 at the usual betas),
 so terms past `horizon` are below the rounding of the rows' dtype and are left out: 172 terms in
-float32, 364 in float64, however long the gap. Products and coefficients are float64.
+float32, 364 in float64, however long the gap. `merged_terms` makes a few
+terms of them, 4 in float32 once a run is under way, so that a device gets one transfer and ten
+kernels, whatever was missed.
+Products and coefficients are float64.
 
 With one second moment for a whole row, v <- beta2 v + (1 - beta2) mean_j g_j^2.
 
@@ -30,7 +33,9 @@ from annotated_types import Ge
 from torch import Tensor
 
 from widefield.core.batch import checked
+from widefield.core.transfer import to_device
 from widefield.head.lazy_optimizer import WEIGHT_DECAY, LazyOptimizer, Update, decayed_powers
+from widefield.head.merged_terms import merge_terms
 from widefield.head.storage.base import RowState
 
 if TYPE_CHECKING:
@@ -96,51 +101,56 @@ class LazyAdamW(LazyOptimizer):
 
     def catch_up(self, state: RowState) -> RowState:
         """Take the zero-gradient steps after `last` of every row, in closed form."""
-        steps = self.head.history.steps
-        gap = steps - state.last
+        history, last = self.head.history, state.last
+        gap = history.steps - last
         assert int(gap.min()) >= 0, "a row cannot be taken back in time"
-        decay = self.head.history.log_decay(state.last).exp()[:, None].to(state.row)
-        fade1 = (BETA1 ** gap.double())[:, None].to(state.row)
-        fade2 = (BETA2 ** gap.double())[:, None].to(state.row)
-        return RowState(
-            decay * state.row - self._momentum_sum(state),
-            fade1 * state.m,
-            fade2 * state.v,
-            torch.full_like(state.last, steps),
-        )
+        fades = [history.log_decay(last).exp(), BETA1 ** gap.double(), BETA2 ** gap.double()]
+        missed = int((gap * (last > 0)).max())  # rows never visited have no momentum
+        dtype = state.row.dtype
+        terms = min(missed, self.horizon(dtype))
+        few = merge_terms(*self._terms(last, terms), dtype) if missed else ()
+        scalars = torch.cat([torch.stack(fades, dim=1), *few], dim=1)
+        # In one transfer, and of the rows' own type.
+        scalars = to_device(scalars.to(dtype), state.row.device)
+        decay, fade1, fade2 = torch.split(scalars[:, :3], 1, dim=1)
+        row = decay * state.row
+        if missed:
+            weight, shrink = scalars[:, 3:, None].chunk(2, dim=1)
+            row.addcmul_(self._momentum_sum(state, weight, shrink), state.m, value=-1)
+        return RowState(row, fade1 * state.m, fade2 * state.v, torch.full_like(last, history.steps))
 
-    def _momentum_sum(self, state: RowState) -> Tensor:
-        """Return the sum of the missed momentum steps [b, m]."""
-        visited = state.last > 0  # the others have no momentum
-        if not visited.any():
-            return torch.zeros_like(state.row)
-        total = torch.zeros_like(state.v)
-        longest = self.head.history.steps - int(state.last[visited].min())
-        weight, shrink = self._terms(state.last, min(longest, self.horizon(state.row.dtype)))
-        weight, shrink = weight.to(state.row), shrink.to(state.row)
-        root = state.v.sqrt()
-        for term_weight, term_shrink in zip(weight, shrink, strict=True):
-            denominator = torch.mul(root, term_shrink).add_(self.eps)
-            total.addcdiv_(term_weight.expand_as(root), denominator)
-        # A row never visited has m = v = 0: with eps = 0 that is 0 / 0, and it does not move.
-        return torch.where(state.m == 0, 0.0, total * state.m)
+    def _momentum_sum(self, state: RowState, weight: Tensor, shrink: Tensor) -> Tensor:
+        """Return the factor of m in the sum of the missed momentum steps, in the shape of v.
+
+        Args:
+            state: the rows at their last steps.
+            weight: of each of K terms, [b, K, 1].
+            shrink: factor of sqrt(v) in each term, [b, K, 1].
+        """
+        denominator = (shrink * state.v.sqrt()[:, None]).add_(self.eps)
+        total = torch.div(weight, denominator, out=denominator).sum(1)
+        if self.eps == 0:
+            # A row never visited has m = v = 0: that is 0 / 0, and it does not move.
+            total.masked_fill_(state.v == 0, 0.0)
+        return total
 
     def _terms(self, last: Tensor, terms: int) -> tuple[Tensor, Tensor]:
-        """Return the coefficients of term i (step s = last + i), both float64 [terms, b, 1].
+        """Return the coefficients of term i (step s = last + i), both float64 [terms, b].
 
-        Term i of the sum is weight * m / (shrink * sqrt(v) + eps).
+        Term i of the sum is weight * m / (shrink * sqrt(v) + eps); the second is log(shrink).
         """
         history = self.head.history
         i = torch.arange(1, terms + 1)[:, None]
-        is_missed = last + i <= history.steps
-        s = torch.where(is_missed, last + i, history.steps)
-        fade1, fade2 = BETA1 ** i.double(), BETA2 ** i.double()
-        weight = history.log_decay(s).exp() * history.lr(s) * fade1
-        shrink = fade2.sqrt().expand_as(weight)
+        s = last + i
+        is_missed = (s <= history.steps) & (last > 0)
+        s.clamp_(max=history.steps)
+        weight = history.log_decay(s).exp_().mul_(history.lr(s)).mul_(BETA1 ** i.double())
+        log_shrink = (0.5 * math.log(BETA2) * i.double()).expand_as(weight)
         if self.bias_correction:
-            weight = weight / (1 - BETA1 ** s.double())
-            shrink = shrink / (1 - BETA2 ** s.double()).sqrt()
-        return (weight * is_missed)[..., None], shrink[..., None]
+            s = s.double()  # 1 - beta^s = -expm1(s log beta)
+            weight /= -(math.log(BETA1) * s).expm1_()
+            log_shrink = log_shrink - 0.5 * (-(math.log(BETA2) * s).expm1_()).log_()
+        return weight.mul_(is_missed), log_shrink
 
     def gradient_step(
         self, state: RowState, grad: Tensor, lr: float, weight_decay: float

@@ -28,6 +28,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from widefield.core.batch import checked
+from widefield.core.transfer import to_device
 from widefield.head.lazy_optimizer import WEIGHT_DECAY, LazyOptimizer, Update, decayed_powers
 from widefield.head.storage.base import RowState
 
@@ -83,17 +84,22 @@ class LazySGD(LazyOptimizer):
 
     def catch_up(self, state: RowState) -> RowState:
         """Take the zero-gradient steps after `last` of every row, in closed form."""
-        steps = self.head.history.steps
-        gap = steps - state.last
+        history = self.head.history
+        gap = history.steps - state.last
         assert int(gap.min()) >= 0, "a row cannot be taken back in time"
-        momentum_sum = self._momentum_sum(
-            state.last, min(int(gap.max()), self.horizon(state.row.dtype))
+        scalars = torch.stack(
+            [
+                history.log_decay(state.last).exp(),
+                self._momentum_sum(state.last, min(int(gap.max()), self.horizon(state.row.dtype))),
+                self.momentum ** gap.double(),
+            ],
+            dim=1,
         )
-        momentum_sum = momentum_sum[:, None].to(state.row)
-        decay = self.head.history.log_decay(state.last).exp()[:, None].to(state.row)
-        fade = (self.momentum ** gap.double())[:, None].to(state.row)
+        # In one transfer, and of the rows' own type.
+        scalars = to_device(scalars.to(state.row.dtype), state.row.device)
+        decay, momentum_sum, fade = torch.split(scalars, 1, dim=1)
         row = decay * state.row - momentum_sum * state.m
-        return RowState(row, fade * state.m, state.v, torch.full_like(state.last, steps))
+        return RowState(row, fade * state.m, state.v, torch.full_like(state.last, history.steps))
 
     def _momentum_sum(self, last: Tensor, terms: int) -> Tensor:
         """Return the factor of m in the sum of every row, float64 [b]."""

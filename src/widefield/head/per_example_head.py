@@ -13,6 +13,7 @@ from widefield.core.batch import Positive, Shape, check_index, check_tensors, ch
 from widefield.core.gather import gather, over_world
 from widefield.core.names import check_name
 from widefield.core.precision import at_least_float32
+from widefield.core.transfer import to_device
 from widefield.head.lazy_optimizer import LazyOptimizer, StepHistory
 from widefield.head.losses import decoupled_contrast
 from widefield.head.storage.base import RowState, Storage
@@ -156,12 +157,12 @@ class PerExampleHead(nn.Module):
             )
         index = self._checked(index, len(seen[0]))
         state, is_new = self._state(index)
-        if self.init == "embedding":
+        if self.init == "embedding" and is_new.any():
             first = torch.stack(seen).detach().mean(0)  # between the views, where there are two
             first = F.normalize(first, dim=1) if self.normalize else first
-            is_new = is_new[:, None].to(state.row.device)
+            is_new = to_device(is_new[:, None], state.row.device)
             state = replace(state, row=torch.where(is_new, first.to(state.row), state.row))
-        rows = state.row.to(seen[0].device).detach()
+        rows = to_device(state.row, seen[0].device).detach()
         if not tracked:
             return rows
         self._batch, self.batch_rows[0] = (index, state), rows.requires_grad_()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from widefield.core.batch import HeadRows, Positive, Rows, Targets, check_number, checked
 from widefield.core.precision import at_least_float32, full_precision
+from widefield.core.transfer import to_device
 from widefield.core.types import Loss, Part
 from widefield.head import initial_rows
 from widefield.methods.base import BuildContext, Method, MethodConfig
@@ -106,7 +107,7 @@ class Diet(DenseHead):
         h = encoder(view)
         if self.normalize:
             h = F.normalize(at_least_float32(h), dim=1)
-        target = index.to(h.device)
+        target = to_device(index, h.device)
         return Loss(index_cross_entropy(h, self.rows, target, smoothing=self.label_smoothing))
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from widefield.core.batch import HeadRows, Rows, Targets, checked
 from widefield.core.precision import full_precision
+from widefield.core.transfer import to_device
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodConfig
 from widefield.methods.diet import DenseHead
@@ -71,7 +72,7 @@ class DietMSE(DenseHead):
         """Return the squared error over all n examples of the one view."""
         (view,) = views
         h = encoder(view)
-        return Loss(one_hot_error(h, self.rows, index.to(h.device)))
+        return Loss(one_hot_error(h, self.rows, to_device(index, h.device)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from widefield.core.batch import Positive, Rows, check_number, checked
 from widefield.core.precision import full_precision
+from widefield.core.transfer import to_device
 from widefield.core.types import Loss
 from widefield.head import initial_rows
 from widefield.methods.base import BuildContext, Method, MethodConfig
@@ -106,7 +107,7 @@ class Distill(Method):
         """Return the distance of the projection of the one view from the rows of the batch."""
         (view,) = views
         z = self.projector(encoder(view))
-        return Loss(feature_cosine(z, self.rows(index).to(z)))
+        return Loss(feature_cosine(z, to_device(self.rows(index), z.device).to(z.dtype)))
 
     def rows(self, index: Tensor) -> Tensor:
         """Return the rows [b, m] of the examples `index` [b]."""

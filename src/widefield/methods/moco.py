@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from widefield.core.batch import Positive, Rows, Shape, check_number, checked
 from widefield.core.gather import gather
 from widefield.core.precision import full_precision
+from widefield.core.transfer import to_device
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import PairConfig
@@ -119,7 +120,7 @@ class MoCo(Method):
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the cross-entropy over the batch and the queue."""
         q, keys = self.projector(encoder(views[0])), self.target(views[1]).to(self.queue.dtype)
-        index = index.to(q.device)
+        index = to_device(index, q.device)
         if self.gather_distributed:
             q, keys, index = gather(q), gather(keys), gather(index)
         self._trained, self._batch = (encoder,), (keys, index)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from widefield.core.batch import Shape, check_tensors
 from widefield.core.precision import at_least_float32
+from widefield.core.transfer import to_device
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodConfig
 
@@ -64,7 +65,9 @@ class Supervised(Method):
         h = encoder(view)
         check_tensors({"h": h}, {"h": Shape("b D")}, {"D": self.width})
         parts = {
-            f"loss_{task}": F.cross_entropy(at_least_float32(classify(h)), y[index].to(h.device))
+            f"loss_{task}": F.cross_entropy(
+                at_least_float32(classify(h)), to_device(y[index], h.device)
+            )
             for (task, y), classify in zip(self.labels.items(), self.classifiers, strict=True)
         }
         total = torch.stack(list(parts.values())).sum()

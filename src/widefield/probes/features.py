@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.modes import eval_mode
+from widefield.core.transfer import to_device
 from widefield.core.types import STORED, Inputs, Precision, to_floats
 
 
@@ -143,5 +144,5 @@ FLOOR_RATE = 16_000
 def image_batch(images: np.ndarray, device: torch.device) -> Tensor:
     """Return examples [B, H, W, C] as floats [B, C, H, W], images in [0, 1], on `device`."""
     rows = np.array(images)  # a copy: a memory map may be read-only
-    x = torch.from_numpy(rows).to(device)  # images as bytes: a quarter of the transfer
+    x = to_device(torch.from_numpy(rows), device)  # as bytes: a quarter of the transfer
     return to_floats(x.permute(0, 3, 1, 2))  # the strides are those of channels_last

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from widefield.config.defaults import LR_SCALES
 from widefield.core.modes import eval_mode, on_device
+from widefield.core.transfer import to_device
 from widefield.core.types import Precision, ProgressCallback
 from widefield.encoders.family import family_of_network
 from widefield.probes.features import extract, image_batch
@@ -93,7 +94,7 @@ def train_to_predict(
             x = image_batch(images[rows.numpy()], device)
             with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed"):
                 h = student(x)
-            objective(h.float(), rows.to(device)).backward()
+            objective(h.float(), to_device(rows, device)).backward()
             optimizer.step()
             optimizer.zero_grad()
             if progress is not None:

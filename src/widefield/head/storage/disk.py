@@ -16,6 +16,7 @@ from torch import Tensor
 
 from widefield.core.batch import Positive, checked
 from widefield.core.files import disk_is_full
+from widefield.core.transfer import to_device
 from widefield.core.types import WHOLE, Shard
 from widefield.head.initial import initial_rows
 from widefield.head.storage.base import RowState
@@ -96,7 +97,7 @@ class DiskStorage:
         self._pending_writes: deque[Future[None]] = deque()
         self._error: BaseException | None = None
         self._side: torch.cuda.Stream | None = None
-        if self.device.type == "cuda":
+        if self.device.type != "cpu":
             self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     def __repr__(self) -> str:
@@ -119,7 +120,7 @@ class DiskStorage:
             self._start_reads()
         else:  # not announced: read after all pending writes
             records = self._wait(self._submit(self._load, index))
-        on_device = records.to(self.device, non_blocking=True)
+        on_device = to_device(records, self.device)
         return RowState(*self.layout.unpack(on_device, self.dim), _steps(records))
 
     def write(self, index: Tensor, state: RowState) -> None:
@@ -203,7 +204,7 @@ class DiskStorage:
             self._pending_reads.append(_PendingRead(index, index.sort().values, records))
 
     def _to_host(self, index: Tensor, state: RowState) -> "_PendingWrite":
-        """Copy `state` to host memory; on CUDA in a side stream."""
+        """Copy `state` to host memory; from a device in a side stream."""
         records = self.layout.pack(state.row, state.m, state.v)
         if self._side is None:
             return _PendingWrite(index.clone(), state.last.clone(), records, None)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from widefield.core.batch import Positive, checked
+from widefield.core.transfer import to_device
 from widefield.core.types import WHOLE, Shard
 from widefield.head.initial import initial_rows
 from widefield.head.storage.base import RowState
@@ -63,14 +64,14 @@ class MemoryStorage:
     def read(self, index: Tensor) -> RowState:
         """Return the state of rows `index` [b], copied; `index` is in host memory."""
         local = index // self.shard.world
-        on_device = local.to(self.device)
+        on_device = to_device(local, self.device)
         row = self.row[on_device]
         return RowState(row, self.m[on_device].to(row), self.v[on_device].to(row), self.last[local])
 
     def write(self, index: Tensor, state: RowState) -> None:
         """Replace rows `index` [b], which are distinct."""
         local = index // self.shard.world
-        on_device = local.to(self.device)
+        on_device = to_device(local, self.device)
         moments = state.m, state.v
         if self.m.dtype == torch.bfloat16:
             moments = self.layout.cast_moments(state.row, *moments)
