@@ -8,14 +8,14 @@ fitted on TRAIN and scored on TEST, and `explore` of TRAIN. OLD is a checkout of
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from study import Results
+from widefield.core.hardware import choose_device, machine
 
 REFUSED = (
     "--help",
@@ -24,6 +24,7 @@ REFUSED = (
     "probe missing photos",
     "explore missing photos --out page.html",
 )
+COMMAND = "python benchmarks/costs.py [RUN TRAIN TEST] --before OLD/src"
 SOURCE = Path(__file__).parents[1] / "src"
 
 
@@ -57,10 +58,6 @@ def commands(given: list[Path]) -> dict[str, list[str]]:
     }
 
 
-def _summary(runs: dict[str, Any]) -> dict[str, Any]:
-    return {"command": "python benchmarks/costs.py [RUN TRAIN TEST] --before OLD/src"}
-
-
 def main() -> None:
     """Measure the commands, and keep the numbers."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -68,14 +65,16 @@ def main() -> None:
     parser.add_argument("--before", type=Path, required=True, help="src of the older version")
     parser.add_argument("--json", type=Path, required=True)
     args = parser.parse_args()
-    results = Results(args.json, _summary)
+    found = json.loads(args.json.read_text()) if args.json.exists() else {"runs": {}}
+    found |= {"command": COMMAND, "machine": machine(choose_device("cpu"))}
     for name, words in commands(args.given).items():
         with tempfile.TemporaryDirectory() as folder:
             values = {
                 version: cost(words, source.absolute(), folder)
                 for version, source in (("before", args.before), ("now", SOURCE))
             }
-        results.add(name, values)
+        found["runs"][name] = values
+        args.json.write_text(json.dumps(found, indent=1) + "\n")
         print(name, values, flush=True)
 
 

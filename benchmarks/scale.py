@@ -46,10 +46,15 @@ def measure(count: int) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+def main() -> None:
+    """Measure every size, and write the result."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", type=Path, required=True)
     args = parser.parse_args()
     result = {"rows": [measure(n) for n in SIZES], "machine": machine(choose_device("cpu"))}
     args.json.write_text(json.dumps(result, indent=2) + "\n")
     print(args.json.read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -193,7 +193,7 @@ def test_examples_can_join_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "count", "epochs", "said"),
     [
-        ("row-contrast", ALL, None, "all 2 epochs of the run in .* are done: give more --epochs"),
+        ("row-contrast", ALL, None, "all 2 epochs of the run in .* are done: give more epochs"),
         ("diet", ALL, 3, "diet has weights for each example or class"),
         ("row-contrast", FEW - 8, 3, "row 56 is gone .64 examples then, 56 now."),
     ],

@@ -10,7 +10,16 @@ import tables
 from pages.format import RESULTS, ROOT
 
 FILES = sorted([*RESULTS.rglob("*.json"), *(ROOT / "studies" / "results").glob("*.json")])
-TIMINGS = ("bench_", "decoders", "plan_check", "scale", "store_comparison", "kills", "full_disk")
+TIMINGS = (
+    "bench_",
+    "costs",
+    "decoders",
+    "plan_check",
+    "scale",
+    "store_comparison",
+    "kills",
+    "full_disk",
+)
 """How the names of results begin that draw nothing which a seed would change."""
 
 

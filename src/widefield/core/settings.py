@@ -25,6 +25,7 @@ class Settings:
         ValueError: a value of the wrong type or out of its range; the message has the allowed ones.
 
     Example:
+        >>> from typing import Annotated
         >>> from annotated_types import Ge
         >>> @dataclass(frozen=True, kw_only=True)
         ... class Head(Settings):

@@ -334,7 +334,9 @@ def apart(data: TrainTest) -> Apart | None:
         return None
     found = f"{count} of {len(rows)} test {test.kind} have near-copies"
     left = test.subset(rows[~copied])
-    vary = all(np.ptp(target.values, axis=0).all() for target in left.targets.values())
+    vary = len(left) > 0 and all(
+        np.ptp(target.values, axis=0).all() for target in left.targets.values()
+    )
     if vary and len(left) >= max(_FEW_LEFT, len(rows) / 4):
         return Apart(found=found, data=TrainTest(train=train, test=left))
     return Apart(found=found, data=_split_again(train, test))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -48,6 +49,8 @@ def extract(
         )
     if len(plain) == 0:
         raise ValueError("there are no images: give at least one")
+    if plain.dtype == np.float32 and plain.shape[1] > 1 and not _in_unit_range(plain):
+        raise ValueError("float32 images must be in [0, 1]: divide them by their largest value")
     if device is None:
         first = next(encoder.parameters(), None)
         device = "cpu" if first is None else first.device
@@ -65,6 +68,12 @@ def extract(
             if progress is not None:
                 progress(start, len(plain))
     return rows
+
+
+def _in_unit_range(images: NDArray[np.float32]) -> bool:
+    """Return whether the first images [n, H, W, C] are in [0, 1]."""
+    first = np.asarray(images[:16])
+    return bool(first.min() >= 0 and first.max() <= 1)
 
 
 def _batches(images: Inputs, size: int) -> Iterator[tuple[np.ndarray, list[int] | None]]:

@@ -107,8 +107,9 @@ def percentiles(images: Sequence[NDArray[Any]]) -> BlackWhite:
     """Return the values that become 0 and 1, of each channel, of images [H, W, C].
 
     Example:
-        >>> percentiles([np.arange(1001.0).reshape(1, 1001, 1)])
-        ((1.0, 999.0),)
+        >>> ((black, white),) = percentiles([np.arange(1001.0).reshape(1, 1001, 1)])
+        >>> round(black, 3), round(white, 3)
+        (1.0, 999.0)
     """
     sample = []
     for image in images:
