@@ -56,13 +56,13 @@ def accuracy(net: nn.Module) -> dict[str, float]:
 
 def trained(weight: float, seed: int = 0) -> nn.Module:
     net, wanted = hiding()
-    return train_to_predict(net, made()[0], wanted, weight=weight, epochs=6, seed=seed)
+    return train_to_predict(net, made()[0], wanted, weight=weight, epochs=12, seed=seed)
 
 
 def test_what_the_last_layer_removed_comes_back_and_the_rest_stays() -> None:
     before, after = accuracy(hiding()[0]), accuracy(trained(1.0))
     assert before["stripes"] < 0.65
-    assert after["stripes"] > 0.9
+    assert after["stripes"] > 0.95
     assert before["color"] > 0.95
     assert after["color"] > before["color"] - 0.01
 
