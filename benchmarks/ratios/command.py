@@ -23,16 +23,15 @@ def command(
     summary = (inspect.getdoc(bench) or "").partition("\n\n")[0]
     parser = argparse.ArgumentParser(description=summary)
     taken = dict(inspect.signature(bench).parameters)
-    for name in ("tolerance", "seed"):
-        taken.pop(name, None)
+    taken.pop("seed", None)
     for name, parameter in taken.items():
         default = parameter.default
         many = {"nargs": "+"} if default is None or isinstance(default, tuple) else {}
-        kind = _positive if isinstance(default, int | tuple) else str
+        kind = {int: _positive, tuple: _positive, float: float}.get(type(default), str)
         default_text = "all" if default is None else default
         parser.add_argument(
             f"--{name.replace('_', '-')}",
-            type=kind,
+            type=kind,  # type: ignore[arg-type]
             default=default,
             help=f"default: {default_text}",
             **many,  # type: ignore[arg-type]
