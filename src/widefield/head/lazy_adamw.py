@@ -12,10 +12,9 @@ with root(v) = sqrt(v) + eps.
 
 The moments inside the sum shrink by mu = beta1 / sqrt(beta2) a step (0.9005 at the usual betas),
 so terms past `horizon` are below the rounding of the rows' dtype and are left out: 172 terms in
-float32, 364 in float64, however long the gap. `merged_terms` makes a few
-terms of them, 4 in float32 once a run is under way, so that a device gets one transfer and ten
-kernels, whatever was missed.
-Products and coefficients are float64.
+float32, 364 in float64, however long the gap. `merged_terms` makes a few terms of them, 4 in
+float32 once a run is under way, so that a device gets one transfer and ten kernels, whatever was
+missed. Products and coefficients are float64.
 
 With one second moment for a whole row, v <- beta2 v + (1 - beta2) mean_j g_j^2.
 

@@ -23,8 +23,6 @@ import math
 import torch
 from torch import Tensor
 
-_SPARE = 0
-
 
 def node_count(half_width: float, dtype: torch.dtype) -> int:
     """Return the number K of nodes for a sum that is exact up to the rounding of `dtype`.

@@ -26,14 +26,13 @@ def extract(
     """Compute the features float32 [n, D] of `images` [n, H, W, C], which may be a memory map.
 
     Images are uint8, uint16 or float32 in [0, 1]; windows and sounds have height 1 and are float32
-    and int16. Inputs of the
-    encoder are float [B, C, H, W], for images in [0, 1], on `device`, by default that of its
-    parameters; the result is there too. The encoder runs in evaluation mode and is not changed.
-    `progress` is called with (images done, images in all) after every batch. Of examples with
-    several segments, the features are averaged over the segments.
+    and int16. Inputs of the encoder are float [B, C, H, W], for images in [0, 1], on `device`, by
+    default that of its parameters; the result is there too. The encoder runs in evaluation mode and
+    is not changed. `progress` is called with (images done, images in all) after every batch. Of
+    examples with several segments, the features are averaged over the segments.
 
-    Raises `ValueError` for images of another shape or type, for an empty array, and for an encoder
-    that does not return [B, D].
+    Raises `ValueError` for images of another shape, type or range, for an empty array, and for an
+    encoder that does not return [B, D].
 
     Example:
         >>> images = np.zeros((3, 8, 8, 3), dtype=np.uint8)

@@ -35,9 +35,9 @@ class RidgeResult:
     """Predictions of ridge regression for L targets."""
 
     predicted: NDArray[np.float64]
-    """Of the test examples, [m, L]."""
+    """Predictions for the test examples, [m, L]."""
     held_out: NDArray[np.float64]
-    """Of the training examples, by probes that were fitted without them, [n, L]; NaN for those in
+    """Predictions for the training examples by probes fitted without them, [n, L]; NaN for those in
     no fold that was held out."""
     l2: tuple[float, ...]
     """Penalty of each target, [L]."""

@@ -1,4 +1,4 @@
-"""Where a step computes, and the processes of one run, as started by torchrun."""
+"""The device and precision of a step, and the processes of one run, as started by torchrun."""
 
 import atexit
 import os
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Compute:
-    """Where a step computes and how precisely.
+    """The device and precision of a step.
 
     Args:
         device: of weights and batches.
@@ -43,7 +43,7 @@ class Compute:
 
     @classmethod
     def alone(cls, device: torch.device) -> "Compute":
-        """Return that of this process alone, with the precision `auto` of `device`."""
+        """Return the settings of one process on `device`, with its precision `auto`."""
         return cls(device, choose_precision("auto", device))
 
     @property

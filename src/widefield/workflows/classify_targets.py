@@ -168,9 +168,7 @@ def predict_target(
     known = target.subset(rows)
 
     def fit(h: torch.Tensor, own: NDArray[np.int64], pooled: int | None = None) -> _Fit:
-        return (_fit_number if known.kind == "number" else _fit_labels)(
-            h, own, known.values, pooled, groups, seed
-        )
+        return _fit(known, h, own, pooled, groups, seed)
 
     def score(found: "_Fit") -> TargetScore | None:
         return _scored(known, found, groups, seed)
@@ -213,43 +211,39 @@ class _Fit:
     """[m, L]; a column of NaN where cross-validation is not possible."""
 
 
-def _fit_number(
+def _fit(
+    known: Target,
     h: torch.Tensor,
     rows: NDArray[np.int64],
-    y: NDArray[np.float64],
     pooled: int | None,
     groups: GroupIds | None,
     seed: int,
 ) -> _Fit:
-    found = fit_ridge(h[rows], y, h, pooled=pooled, groups=groups, held_out_folds=len(y), seed=seed)
-    return _Fit(predicted=found.predicted, held_out=found.held_out)
+    """Fit a ridge regression to a number, or to each label a probe with calibrated probabilities.
 
-
-def _fit_labels(
-    h: torch.Tensor,
-    rows: NDArray[np.int64],
-    y: NDArray[np.float64],
-    pooled: int | None,
-    groups: GroupIds | None,
-    seed: int,
-) -> _Fit:
-    """Return calibrated probabilities of each label, by a probe of its own."""
-    fits = [
-        fit_few_labels(
-            h.numpy(), rows, column.astype(np.int64), classes=2, groups=groups, seed=seed
+    Args:
+        known: target of the examples `rows`.
+        h: features of all examples, [n, D].
+        rows: examples with a target, [m].
+        pooled: number of pooled features among wide ones.
+        groups: group of each of the m examples; no fold divides one.
+        seed: seed of the folds.
+    """
+    y = known.values
+    if known.kind == "number":
+        found = fit_ridge(
+            h[rows], y, h, pooled=pooled, groups=groups, held_out_folds=len(y), seed=seed
         )
-        for column in y.T
+        return _Fit(predicted=found.predicted, held_out=found.held_out)
+    fits = [
+        fit_few_labels(h.numpy(), rows, has.astype(np.int64), classes=2, groups=groups, seed=seed)
+        for has in y.T
     ]
     missing = np.full((len(y), 2), np.nan)
+    held_out = [fit.held_out_probabilities for fit in fits]
     return _Fit(
-        predicted=np.stack([found.probabilities[:, 1] for found in fits], axis=1),
-        held_out=np.stack(
-            [
-                (missing if p is None else p)[:, 1]
-                for p in (found.held_out_probabilities for found in fits)
-            ],
-            axis=1,
-        ),
+        predicted=np.stack([fit.probabilities[:, 1] for fit in fits], axis=1),
+        held_out=np.stack([(missing if p is None else p)[:, 1] for p in held_out], axis=1),
     )
 
 

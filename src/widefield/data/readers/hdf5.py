@@ -1,5 +1,7 @@
 """HDF5 and Zarr files of arrays, with the keys of a `.npz` file."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +20,11 @@ def read_hdf5(path: Path) -> dict[str, NDArray[np.generic]]:
     Raises:
         ValueError: the extra is missing, or the file is damaged or larger than memory.
     """
-    try:
+    with _errors(path, "HDF5"):
         import h5py
-    except ImportError:
-        raise _missing("HDF5") from None
-    try:
+
         with h5py.File(path, "r") as file:
             return _arrays({k: v for k, v in file.items() if isinstance(v, h5py.Dataset)}, path)
-    except _TooLargeError:
-        raise
-    except Exception as error:  # a damaged file may raise any error
-        raise _unreadable(path, "HDF5", error) from None
 
 
 def read_zarr(path: Path) -> dict[str, NDArray[np.generic]]:
@@ -37,16 +33,24 @@ def read_zarr(path: Path) -> dict[str, NDArray[np.generic]]:
     Raises:
         ValueError: the extra is missing, or the group is damaged or larger than memory.
     """
-    try:
+    with _errors(path, "Zarr"):
         import zarr
-    except ImportError:
-        raise _missing("Zarr") from None
-    try:
+
         return _arrays(dict(zarr.open_group(path, mode="r").arrays()), path)
+
+
+@contextmanager
+def _errors(path: Path, kind: str) -> Iterator[None]:
+    """Make one line of whatever is raised: stores and codecs have errors of their own."""
+    try:
+        yield
+    except ImportError:
+        raise ValueError(f"{kind} files need an extra: pip install 'widefield[arrays]'") from None
     except _TooLargeError:
         raise
-    except Exception as error:  # stores and codecs have errors of their own
-        raise _unreadable(path, "Zarr", error) from None
+    except Exception as error:
+        reason = printable(" ".join(str(error).split()))[:120]
+        raise ValueError(f"'{path}' is not a readable {kind} file: {reason}") from None
 
 
 class _TooLargeError(ValueError):
@@ -70,12 +74,3 @@ def _text_or_numbers(array: Any) -> NDArray[np.generic]:
     if values.dtype != np.object_:
         return values
     return np.array([v.decode("utf-8") if isinstance(v, bytes) else str(v) for v in values.flat])
-
-
-def _missing(kind: str) -> ValueError:
-    return ValueError(f"{kind} files need an extra: pip install 'widefield[arrays]'")
-
-
-def _unreadable(path: Path, kind: str, error: Exception) -> ValueError:
-    reason = printable(" ".join(str(error).split()))[:120]
-    return ValueError(f"'{path}' is not a readable {kind} file: {reason}")
