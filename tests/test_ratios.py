@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from ratios import catch_up, data, head, probe, readout, step, views
+from ratios import catch_up, head, probe, step, views
 from ratios.timing import steady_ratio, turn_by_turn
 from widefield.methods import METHODS
 from widefield.metrics import health, singular_values
@@ -71,15 +71,6 @@ def test_speeds_of_views_are_compared_on_the_same_images() -> None:
     values = result["values"]
     assert values["widefield_images_per_second"] > 0
     assert (values["batch_size"], values["image_size"]) == (8, 16)
-
-
-def test_wide_features_are_timed_beside_pooled_ones() -> None:
-    found = readout.bench(examples=600, embedded=8, image_size=16, rounds=2, **ANY)
-    assert list(found["ratios"]) == ["wide/pooled"]
-    assert found["ratios"]["wide/pooled"] > 0
-    values = found["values"]
-    assert values["fit_seconds"] > 0
-    assert (values["dim"], values["examples"]) == (512, 600)
 
 
 def test_kornia_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,10 +210,3 @@ def test_a_refused_measurement_writes_nothing(
     assert ended.value.code == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
-
-
-def test_opening_data_is_measured_beside_the_bare_calls() -> None:
-    found = data.bench(files=20, examples=600, rows=1_000, rounds=2, **ANY)
-    assert found["ratios"].keys() == {"index/scandir", "cache/memmap"}
-    assert all(ratio > 0 for ratio in found["ratios"].values())
-    assert 0 <= found["values"]["manifest_seconds"] < 60
