@@ -105,8 +105,12 @@ def test_a_killed_study_goes_on_where_it_was(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("run SD-T99", "no study is called 'SD-T99'; there are "),
-        ("run SD-T3 --scale huge", "no scale is called 'huge'; there are tiny, cpu, gpu"),
+        ("run SD-T99", "unknown study 'SD-T99': did you mean 'SD-T"),
+        ("run nothing", "unknown study 'nothing': python -m studies list lists them"),
+        ("run SD-C", "SD-C is no study: `widefield pretrain cifar10 "),
+        ("run SD-T3 --scale huge", "unknown scale 'huge': known: tiny, cpu, gpu"),
+        ("run SD-T3 --processes 0", "--processes must be 1 or more, got 0"),
+        ("run SD-T3 --scale tiny --work /dev/null", "[Errno 20] Not a directory: '/dev/null/"),
         ("run SD-T3 --data nowhere", "nowhere/cifar100_train.npz is not there: name the folder"),
         ("run run-length --scale gpu", "run-length has no scale gpu: "),
     ],
@@ -115,7 +119,8 @@ def test_bad_input_is_one_line(
     words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folders = ["--work", str(tmp_path / "w"), "--results", str(tmp_path / "r"), "--processes", "1"]
-    assert command.main(words.split() + (folders if "run " in words else [])) == 2
+    run, *rest = words.split()
+    assert command.main([run, *folders, *rest]) == 2
     error = capsys.readouterr().err.strip()
     assert error.startswith(message)
     assert "\n" not in error
