@@ -12,7 +12,6 @@ from widefield.core.names import check_name
 
 MODULES = (
     "s_diet",
-    "s_diet_methods",
     "s_diet_steps",
     "tian",
     "lightly_losses",
