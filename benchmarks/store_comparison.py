@@ -20,7 +20,6 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from abc import ABC, abstractmethod
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,27 +36,15 @@ Index = NDArray[np.int64]
 Records = NDArray[np.int32]
 
 
-class Store(ABC):
-    """`n` records of 32-bit words, the first two of which are an int64 above 0."""
+class Store:
+    """`n` records of 32-bit words, the first two of which are an int64 above 0.
+
+    `open` begins to use the files, `read(index)` returns copies of records [b], and
+    `write(index, records)` replaces them. `close` puts everything on the disk and lets go of it.
+    """
 
     def __init__(self, path: Path, n: int, words: int) -> None:
         self.path, self.n, self.words = path, n, words
-
-    @abstractmethod
-    def open(self) -> None:
-        """Begin to use the files."""
-
-    @abstractmethod
-    def read(self, index: Index) -> Records:
-        """Return copies of records `index` [b]."""
-
-    @abstractmethod
-    def write(self, index: Index, records: Records) -> None:
-        """Replace records `index` [b]."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Put everything on the disk and let go of it."""
 
 
 class Map(Store):
