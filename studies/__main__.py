@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace) -> None:
     if args.dry_run:
         print("".join(f"{command}\n" for command in commands), end="")
         for study in chosen:
-            _print_plan(study, args.scale, packs, args.processes)
+            _print_plan(study, args, packs)
         return
     for command in commands:
         if subprocess.run([sys.executable, "-m", *shlex.split(command)], check=False).returncode:
@@ -111,10 +111,11 @@ def _chosen(ids: list[str], scale: ScaleName) -> list[Study]:
     return list(chosen.values())
 
 
-def _print_plan(study: Study, scale: ScaleName, packs: Packs, processes: int) -> None:
-    left = len(runner.Results(study, scale).missing)
-    minutes = runner.seconds_ahead(study, scale, packs) / processes / 60
-    print(f"{study.id}: {left} of {len(runner.tasks(study, scale))} runs, {minutes:.0f} min")
+def _print_plan(study: Study, args: argparse.Namespace, packs: Packs) -> None:
+    kept = runner.Results(study, args.scale, folder=args.results)
+    left, every = len(kept.missing), len(runner.tasks(study, args.scale))
+    minutes = runner.seconds_ahead(kept, packs) / args.processes / 60
+    print(f"{study.id}: {left} of {every} runs, {minutes:.0f} min")
 
 
 def _run_one(study: Study, args: argparse.Namespace, packs: Packs) -> None:

@@ -82,6 +82,12 @@ def test_results_of_other_versions_are_not_mixed(
         run(toy, packs, tmp_path)
 
 
+def test_damaged_results_are_named(toy: Study, tmp_path: Path) -> None:
+    (tmp_path / "toy.cpu.json").write_text('{"runs": {')
+    with pytest.raises(ValueError, match=r"toy\.cpu\.json is damaged: .*--anew"):
+        runner.Results(toy, "cpu", folder=tmp_path)
+
+
 def test_a_killed_study_goes_on_where_it_was(
     packs: Packs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,11 +146,17 @@ def test_every_row_of_the_papers_is_listed(capsys: pytest.CaptureFixture[str]) -
 def test_a_dry_run_trains_nothing_and_names_the_time(
     toy: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A finished run in the folder of results is not counted."""
     folder = generated(tmp_path / "packs").folder
     words = f"run toy --dry-run --data {folder} --work {tmp_path / 'w'} --results {tmp_path / 'r'}"
     assert command.main([*words.split(), "--processes", "1"]) == 0
     assert "toy: 4 of 4 runs, 0 min" in capsys.readouterr().out
     assert not (tmp_path / "w").exists()
+    runner.Results(toy, "cpu", folder=tmp_path / "r").add(
+        "untrained | seed 0", {"measured": {"parts": 0.0}, "seconds": 1.0}
+    )
+    assert command.main([*words.split(), "--processes", "1"]) == 0
+    assert "toy: 3 of 4 runs, 0 min" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("study", registry.studies().values(), ids=lambda s: s.id)
