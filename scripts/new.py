@@ -20,9 +20,8 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 TEMPLATES = Path(__file__).with_name("templates")
-
-
 KINDS: dict[str, dict[str, Any]] = yaml.safe_load((TEMPLATES / "kinds.yaml").read_text())
+"""Kind of addition -> its files, its entry of a registry, and the imports of that."""
 
 
 def names_of(name: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+import scale
 from ratios import catch_up, head, probe, step, views
 from ratios.timing import steady_ratio, turn_by_turn
 from widefield.methods import METHODS
@@ -210,3 +211,10 @@ def test_a_refused_measurement_writes_nothing(
     assert ended.value.code == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_of_examples_are_opened_in_a_process_of_their_own() -> None:
+    (row,) = scale.bench(sizes=(1_000,))["rows"]
+    assert row["examples"] == 1_000
+    assert row["open_bytes"] >= 0 < row["manifest_bytes"]
+    assert 0 < row["open_seconds"] < 60
