@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import scale
-from ratios import catch_up, head, probe, step, views
+from ratios import catch_up, head, probe, readout, step, views
 from ratios.timing import steady_ratio, turn_by_turn
 from widefield.methods import METHODS
 from widefield.metrics import health, singular_values
@@ -72,6 +72,15 @@ def test_speeds_of_views_are_compared_on_the_same_images() -> None:
     values = result["values"]
     assert values["widefield_images_per_second"] > 0
     assert (values["batch_size"], values["image_size"]) == (8, 16)
+
+
+def test_wide_features_are_timed_beside_pooled_ones() -> None:
+    found = readout.bench(examples=600, embedded=8, image_size=16, rounds=2, **ANY)
+    assert list(found["ratios"]) == ["wide/pooled"]
+    assert found["ratios"]["wide/pooled"] > 0
+    values = found["values"]
+    assert values["fit_seconds"] > 0
+    assert (values["dim"], values["examples"]) == (512, 600)
 
 
 def test_kornia_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
