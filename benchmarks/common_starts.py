@@ -4,16 +4,12 @@
 
 Images of 64 pixels in batches of 16, or of the nearest size that the patches divide. No weights are
 needed, because the cost does not depend on them. Seconds are those of the processor, on one thread,
-for 1,000 images of an epoch; memory is the expected peak of the process. The file is rewritten
-after every start, and starts that it already holds are not repeated.
+for 1,000 images of an epoch; memory is the expected peak of the process.
 """
 
-import argparse
-import json
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -21,7 +17,7 @@ import numpy as np
 import timm
 import torch
 
-from widefield.core.hardware import choose_device, machine
+from ratios.command import Result, command
 from widefield.core.types import InputSpec
 from widefield.encoders import EncoderSettings
 from widefield.workflows.plan import plan
@@ -39,6 +35,15 @@ STARTS = (
     "vit_small_patch16_dinov3.lvd1689m",
 )
 SIDE, BATCH, IMAGES = 64, 16, 96
+
+
+def bench(*, starts: list[str] | None = None) -> Result:
+    """Return the cost of each start, in a process with a peak of its own."""
+    costs = {}
+    for name in starts or STARTS:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            costs[name] = pool.submit(cost, name).result()
+    return {"seed": 0, "batch_size": BATCH, "starts": costs}
 
 
 def cost(name: str) -> dict[str, Any]:
@@ -65,18 +70,8 @@ def cost(name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure each start that is not in the file yet."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--json", type=Path, required=True)
-    args = parser.parse_args()
-    found = json.loads(args.json.read_text())["starts"] if args.json.exists() else {}
-    for name in STARTS:
-        if name not in found:
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-                found[name] = pool.submit(cost, name).result()  # with a peak of its own
-            about = {"machine": machine(choose_device("cpu")), "seed": 0, "batch_size": BATCH}
-            args.json.write_text(json.dumps(about | {"starts": found}, indent=1) + "\n")
-            print(name, found[name], flush=True)
+    """Measure as the command line says."""
+    command(bench)
 
 
 if __name__ == "__main__":

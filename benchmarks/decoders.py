@@ -7,25 +7,27 @@ Photographs of scikit-image as mosaics of 500 pixels are decoded whole, and scal
 to half their size. What is not installed, or lacks its library, is listed as `left_out`.
 """
 
-import argparse
 import io
-import json
 import statistics
 import time
 from collections.abc import Callable
 from importlib.metadata import version
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 from torchvision.io import ImageReadMode, decode_jpeg
 
-from widefield.core.hardware import choose_device, machine
+from ratios.command import Result, command
+from ratios.timing import turn_by_turn
 from widefield.data import open_dataset
 
+Decode = Callable[[bytes, bool], np.ndarray | None]
+"""A decoder of files, whole or scaled; None if it cannot scale."""
 
-def jpegs(count: int = 40, side: int = 500) -> list[bytes]:
+
+def jpegs(count: int, side: int = 500) -> list[bytes]:
     """Return mosaics of photographs as JPEG files of quality 90."""
     crops, files, rng = open_dataset("photos").images, [], np.random.default_rng(0)
     for _ in range(count):
@@ -64,37 +66,52 @@ def pyturbojpeg(data: bytes, scaled: bool) -> np.ndarray:
     return TurboJPEG().decode(data, TJPF_RGB, (1, 2) if scaled else None)
 
 
-def compare(files: list[bytes], decode: Callable, scaled: bool, rounds: int) -> dict | None:
-    """Return the rate of a decoder, its ratio to Pillow's, and the largest difference of pixels."""
-    if decode(files[0], scaled) is None:
+DECODERS: dict[str, Decode] = {
+    "torchvision": torchvision,
+    "simplejpeg": simplejpeg,
+    "PyTurboJPEG": pyturbojpeg,
+}
+"""Package -> its decoder."""
+
+
+def bench(*, images: int = 40, rounds: int = 10) -> Result:
+    """Return the rate of each decoder, its ratio to Pillow's, and how far its pixels are."""
+    files, rows, left_out = jpegs(images), list[Result](), {}
+    torch.set_num_threads(1)
+    for package, decode in DECODERS.items():
+        try:
+            found = [compare(files, decode, scaled, rounds) for scaled in (False, True)]
+        except (ImportError, RuntimeError) as error:
+            left_out[package] = str(error).splitlines()[0]
+            continue
+        rows += [{"decoder": f"{package} {version(package)}", **row} for row in found if row]
+    return {"rows": rows, "pillow": version("pillow"), "left_out": left_out}
+
+
+def compare(files: list[bytes], decode: Decode, scaled: bool, rounds: int) -> Result | None:
+    """Return the numbers of a decoder; None if it cannot scale."""
+    pixels = [decode(data, scaled) for data in files]
+    if pixels[0] is None:
         return None
-    seconds: dict = {pillow: [], decode: []}
-    for _ in range(rounds):
-        for each in (pillow, decode):
-            began = time.process_time()
-            pixels = [each(data, scaled) for data in files]
-            seconds[each].append(time.process_time() - began)
+
+    def all_by(decode: Decode) -> Callable[[], Any]:
+        return lambda: [decode(data, scaled) for data in files]
+
+    both = {"pillow": all_by(pillow), "decoder": all_by(decode)}
+    seconds = turn_by_turn(both, rounds, torch.device("cpu"), time.process_time)
     gaps = [np.abs(x.astype(int) - pillow(d, scaled)) for x, d in zip(pixels, files, strict=True)]
     return {
         "scaled": scaled,
-        "images_per_second": len(files) / statistics.median(seconds[decode]),
-        "over_pillow": statistics.median(np.divide(seconds[pillow], seconds[decode]).tolist()),
+        "images_per_second": len(files) / statistics.median(seconds["decoder"]),
+        "over_pillow": statistics.median(np.divide(seconds["pillow"], seconds["decoder"]).tolist()),
         "largest_difference": int(np.max(gaps)),
     }
 
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--json", type=Path, required=True)
-file, images, rows, left_out = parser.parse_args().json, jpegs(), [], {}
-torch.set_num_threads(1)
-packages = {torchvision: "torchvision", simplejpeg: "simplejpeg", pyturbojpeg: "PyTurboJPEG"}
-for decoder, package in packages.items():
-    try:
-        found = [compare(images, decoder, scaled, 10) for scaled in (False, True)]
-    except (ImportError, RuntimeError) as error:
-        left_out[package] = str(error).splitlines()[0]
-        continue
-    rows += [{"decoder": f"{package} {version(package)}", **row} for row in found if row]
-result = {"rows": rows, "pillow": version("pillow"), "left_out": left_out}
-file.write_text(json.dumps({**result, "machine": machine(choose_device("cpu"))}, indent=2) + "\n")
-print(file.read_text())
+def main() -> None:
+    """Measure as the command line says."""
+    command(bench)
+
+
+if __name__ == "__main__":
+    main()

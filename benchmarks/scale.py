@@ -6,28 +6,29 @@ A table of paths stands for the files: none is opened. Shuffling is the order of
 are those of the processor, of all threads.
 """
 
-import argparse
-import json
+import resource
 import tempfile
 import time
+from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from ratios.data import open_manifest, write_manifest
+from ratios.command import Result, command
 from widefield.core import rng
-from widefield.core.hardware import choose_device, machine
+from widefield.data.readers.manifest import read_manifest
 
 SIZES = (10**5, 10**6, 10**7)
 
 
-def shuffle_seconds(count: int) -> float:
-    """Return the seconds in which the order of an epoch is made."""
-    began = time.process_time()
-    rng.shuffled(0, "epoch 0", np.arange(count))
-    return time.process_time() - began
+def bench(*, sizes: tuple[int, ...] = SIZES) -> Result:
+    """Measure seconds and bytes of opening and shuffling each number of examples."""
+    return {"rows": [measure(size) for size in sizes]}
 
 
 def measure(count: int) -> dict[str, Any]:
@@ -42,18 +43,41 @@ def measure(count: int) -> dict[str, Any]:
         "open_seconds": seconds,
         "open_bytes": memory,
         "manifest_bytes": size,
-        "shuffle_seconds": shuffle_seconds(count),
+        "shuffle_seconds": _seconds(lambda: rng.shuffled(0, "epoch 0", np.arange(count))),
     }
 
 
+def write_manifest(folder: Path, rows: int) -> Path:
+    """Write a table of paths with two columns of labels."""
+    numbers = np.arange(rows)
+    text = pa.array(numbers).cast(pa.string())
+    paths = pc.binary_join_element_wise("images/photo-", text, ".jpg", "")
+    classes = pa.array(np.char.add("class ", np.arange(1_000).astype(str)))
+    columns = {
+        "path": paths,
+        "class": pa.DictionaryArray.from_arrays(pa.array(numbers % 1_000), classes),
+        "site": pa.array(numbers % 7),
+    }
+    pq.write_table(pa.table(columns), folder / "manifest.parquet")
+    return folder / "manifest.parquet"
+
+
+def open_manifest(file: Path) -> tuple[float, int]:
+    """Return seconds and additional peak memory in bytes of opening a manifest."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds = _seconds(lambda: read_manifest(file))
+    return seconds, 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    began = time.process_time()
+    call()
+    return time.process_time() - began
+
+
 def main() -> None:
-    """Measure every size, and write the result."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--json", type=Path, required=True)
-    args = parser.parse_args()
-    result = {"rows": [measure(n) for n in SIZES], "machine": machine(choose_device("cpu"))}
-    args.json.write_text(json.dumps(result, indent=2) + "\n")
-    print(args.json.read_text())
+    """Measure as the command line says."""
+    command(bench)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,6 @@ each batch. Times are medians; the stores take turns.
 """
 # ruff: noqa: D102 - `Store` describes the methods of all
 
-import argparse
-import json
 import os
 import sqlite3
 import statistics
@@ -24,48 +22,40 @@ import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.hardware import choose_device, machine
+from ratios.command import Result, command
 from widefield.head.storage.file import RowFileHeader
 from widefield.head.storage.journal import RecoverableRows
 
-BYTES = 150_000_000  # of a store
 WARM_ROUNDS, COLD_ROUNDS = 15, 5
 
 Index = NDArray[np.int64]
 Records = NDArray[np.int32]
 
 
-class Store(Protocol):
-    """Records of 32-bit words, the first two of which are an int64 above 0."""
+class Store:
+    """`n` records of 32-bit words, the first two of which are an int64 above 0.
 
-    def __init__(self, folder: Path, n: int, words: int) -> None: ...
-    def open(self) -> None:
-        """Begin to use the files."""
+    `open` begins to use the files, `read(index)` returns copies of records [b], and
+    `write(index, records)` replaces them. `close` puts everything on the disk and lets go of it.
+    """
 
-    def read(self, index: Index) -> Records:
-        """Copies of records `index` [b]."""
-
-    def write(self, index: Index, records: Records) -> None:
-        """Replace records `index` [b]."""
-
-    def close(self) -> None:
-        """Put everything on the disk and let go of it."""
+    def __init__(self, path: Path, n: int, words: int) -> None:
+        self.path, self.n, self.words = path, n, words
 
 
-class Map:
+class Map(Store):
     """A plain memory-mapped array."""
 
-    def __init__(self, folder: Path, n: int, words: int) -> None:
-        self.path, self.shape = folder / "map.bin", (n, words)
-        np.memmap(self.path, np.int32, "w+", shape=self.shape)
+    def __init__(self, path: Path, n: int, words: int) -> None:
+        super().__init__(path, n, words)
+        np.memmap(self.path, np.int32, "w+", shape=(self.n, self.words))
 
     def open(self) -> None:
-        self.records = np.memmap(self.path, np.int32, "r+", shape=self.shape)
+        self.records = np.memmap(self.path, np.int32, "r+", shape=(self.n, self.words))
 
     def read(self, index: Index) -> Records:
         return np.take(self.records, index, axis=0)
@@ -78,19 +68,20 @@ class Map:
         del self.records
 
 
-class JournalledMap:
+class JournalledMap(Store):
     """Ours."""
 
-    def __init__(self, folder: Path, n: int, words: int) -> None:
-        self.folder = folder / "journal"
-        self.folder.mkdir()
-        self.header = RowFileHeader(n=n, dim=words, words=words, layout="any", seed=0, run="0" * 32)
-        rows = RecoverableRows.create(self.folder, self.header)
+    def __init__(self, path: Path, n: int, words: int) -> None:
+        super().__init__(path, n, words)
+        self.path.mkdir()
+        sizes = {"n": self.n, "dim": self.words, "words": self.words}
+        self.header = RowFileHeader(**sizes, layout="any", seed=0, run="0" * 32)
+        rows = RecoverableRows.create(self.path, self.header)
         self.state = rows.snapshot()
         rows.close()
 
     def open(self) -> None:
-        self.rows = RecoverableRows.open(self.folder, self.header, self.state)
+        self.rows = RecoverableRows.open(self.path, self.header, self.state)
 
     def read(self, index: Index) -> Records:
         return self.rows.read(index)
@@ -104,13 +95,13 @@ class JournalledMap:
         self.rows.close()
 
 
-class Pread:
+class Pread(Store):
     """One system call a record."""
 
-    def __init__(self, folder: Path, n: int, words: int) -> None:
-        self.path, self.words = folder / "pread.bin", words
+    def __init__(self, path: Path, n: int, words: int) -> None:
+        super().__init__(path, n, words)
         with open(self.path, "wb") as file:
-            file.truncate(4 * n * words)
+            file.truncate(4 * self.n * self.words)
 
     def open(self) -> None:
         self.fd = os.open(self.path, os.O_RDWR)
@@ -130,17 +121,14 @@ class Pread:
         os.close(self.fd)
 
 
-class Lmdb:
+class Lmdb(Store):
     """A B-tree with copy on write."""
-
-    def __init__(self, folder: Path, n: int, words: int) -> None:
-        self.path, self.words = folder / "lmdb", words
-        self.size = 40 * n * words + (1 << 26)
 
     def open(self) -> None:
         import lmdb  # here, so that --help needs no package that the library does not
 
-        self.env = lmdb.open(str(self.path), map_size=self.size, sync=False, readahead=False)
+        size = 40 * self.n * self.words + (1 << 26)
+        self.env = lmdb.open(str(self.path), map_size=size, sync=False, readahead=False)
 
     def read(self, index: Index) -> Records:
         keys = [key.tobytes() for key in index.astype(">i8")]
@@ -158,11 +146,8 @@ class Lmdb:
         self.env.close()
 
 
-class Sqlite:
+class Sqlite(Store):
     """A B-tree with a write-ahead log."""
-
-    def __init__(self, folder: Path, n: int, words: int) -> None:
-        self.path, self.words = folder / "sqlite.db", words
 
     def open(self) -> None:
         self.db = sqlite3.connect(self.path)
@@ -193,100 +178,96 @@ STORES: dict[str, type[Store]] = {
 }
 
 
-def drop_pages(folder: Path) -> None:
-    """Take the files' pages out of the page cache."""
-    for path in (p for p in folder.rglob("*") if p.is_file()):
-        fd = os.open(path, os.O_RDONLY)
-        os.fsync(fd)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(fd)
-
-
-def timed(store: Store, index: Index, records: Records) -> tuple[float, float]:
-    """Seconds to read a batch, and to write it."""
-    began = time.perf_counter()
-    store.read(index)
-    between = time.perf_counter()
-    store.write(index, records)
-    return between - began, time.perf_counter() - between
-
-
-def compare(rows: int, floats: int, folder: Path, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Median milliseconds to read and to write a batch, by store, cold and warm."""
-    words = 2 + 3 * floats
-    n = BYTES // (4 * words)
-    stores = {name: store(folder, n, words) for name, store in STORES.items()}
-    step = iter(range(1, 10**6))
-
-    def batch(index: Index) -> tuple[Index, Records]:
-        records = rng.integers(0, 2**30, (rows, words), dtype=np.int32)
-        records[:, :2] = np.array([next(step), 0], np.int32)
-        return index, records
-
-    for store in stores.values():
-        store.open()
-        for index in np.array_split(rng.permutation(n), max(1, n // 4096)):
-            records = np.ones((len(index), words), np.int32)
-            records[:, 1] = 0
-            store.write(index, records)
-        store.close()
-    times: dict[tuple[str, str], list[tuple[float, float]]] = {}
-
-    def take(name: str, cache: str, index: Index) -> None:
-        """Time one batch of a store."""
-        times.setdefault((name, cache), []).append(timed(stores[name], *batch(index)))
-
-    for _ in range(COLD_ROUNDS):
-        drop_pages(folder)
-        for name, store in stores.items():
-            store.open()
-            take(name, "cold", rng.choice(n, rows, replace=False))
-            store.close()
-    for store in stores.values():
-        store.open()
-        store.read(np.arange(n))
-    order = rng.permutation(n)
-    for begin in range(0, n - rows, rows)[:WARM_ROUNDS]:
-        for name in stores:
-            take(name, "warm", order[begin : begin + rows])
-    for store in stores.values():
-        store.close()
-    return [
-        {
-            "store": name,
-            "rows": rows,
-            "floats": floats,
-            "cache": cache,
-            "read_ms": 1000 * statistics.median(read for read, _ in pairs),
-            "write_ms": 1000 * statistics.median(write for _, write in pairs),
-            "rows_per_second": rows / statistics.median(read + write for read, write in pairs),
-        }
-        for (name, cache), pairs in times.items()
-    ]
-
-
-def main() -> None:
-    """Compare, and write the numbers."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, required=True)
-    options = parser.parse_args()
+def bench(*, megabytes: int = 150) -> Result:
+    """Return the rates of stores of so many megabytes, for two widths and two sizes of batches."""
     results = []
     for floats in (128, 512):
         for rows in (256, 4096):
             with tempfile.TemporaryDirectory(prefix="widefield-stores-") as folder:
-                results += compare(rows, floats, Path(folder), np.random.default_rng(0))
-    report = {
+                results += Comparison(Path(folder), rows, floats, megabytes).rows()
+    return {
         "command": "python benchmarks/store_comparison.py --json FILE",
-        "machine": {
-            **machine(choose_device("auto")),
-            "load": os.getloadavg()[0],
-            "numpy": np.__version__,
-            "lmdb": version("lmdb"),
-            "sqlite": sqlite3.sqlite_version,
-        },
+        "load": os.getloadavg()[0],
+        "versions": {"lmdb": version("lmdb"), "sqlite": sqlite3.sqlite_version},
         "results": results,
     }
-    options.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+class Comparison:
+    """The stores with batches of `rows` records, each of a row and two moments of `floats`."""
+
+    def __init__(self, folder: Path, rows: int, floats: int, megabytes: int) -> None:
+        self.folder, self.batch, self.floats = folder, rows, floats
+        self.words = 2 + 3 * floats
+        self.n = megabytes * 10**6 // (4 * self.words)
+        self.rng, self.step = np.random.default_rng(0), 0
+        self.times: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        self.stores = {k: store(folder / k, self.n, self.words) for k, store in STORES.items()}
+        for store in self.stores.values():
+            store.open()
+            for index in np.array_split(self.rng.permutation(self.n), max(1, self.n // 4096)):
+                store.write(index, self._records(len(index)))
+            store.close()
+
+    def _records(self, count: int) -> Records:
+        """Return random records of a later step than all before."""
+        self.step += 1
+        records = self.rng.integers(0, 2**30, (count, self.words), dtype=np.int32)
+        records[:, :2] = self.step, 0
+        return records
+
+    def rows(self) -> list[Result]:
+        """Take the times, cold and then warm, and return the medians."""
+        for _ in range(COLD_ROUNDS):
+            self._drop_pages()
+            for name, store in self.stores.items():
+                store.open()
+                self._time(name, "cold", self.rng.choice(self.n, self.batch, replace=False))
+                store.close()
+        for store in self.stores.values():
+            store.open()
+            store.read(np.arange(self.n))
+        order = self.rng.permutation(self.n)
+        for begin in range(0, self.n - self.batch, self.batch)[:WARM_ROUNDS]:
+            for name in self.stores:
+                self._time(name, "warm", order[begin : begin + self.batch])
+        for store in self.stores.values():
+            store.close()
+        about = {"rows": self.batch, "floats": self.floats}
+        return [
+            {
+                "store": name,
+                **about,
+                "cache": cache,
+                "read_ms": 1000 * statistics.median(read for read, _ in pairs),
+                "write_ms": 1000 * statistics.median(write for _, write in pairs),
+                "rows_per_second": self.batch / statistics.median(r + w for r, w in pairs),
+            }
+            for (name, cache), pairs in self.times.items()
+        ]
+
+    def _time(self, name: str, cache: str, index: Index) -> None:
+        """Take the seconds to read a batch of a store, and to write it."""
+        store, records = self.stores[name], self._records(len(index))
+        began = time.perf_counter()
+        store.read(index)
+        between = time.perf_counter()
+        store.write(index, records)
+        seconds = between - began, time.perf_counter() - between
+        self.times.setdefault((name, cache), []).append(seconds)
+
+    def _drop_pages(self) -> None:
+        """Take the files' pages out of the page cache."""
+        for path in (p for p in self.folder.rglob("*") if p.is_file()):
+            fd = os.open(path, os.O_RDONLY)
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(fd)
+
+
+def main() -> None:
+    """Measure as the command line says."""
+    command(bench)
 
 
 if __name__ == "__main__":

@@ -13,99 +13,15 @@ import re
 import sys
 from pathlib import Path
 from string import Template
-from typing import NamedTuple
+from textwrap import indent
+from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).parents[1]
 TEMPLATES = Path(__file__).with_name("templates")
-
-
-class Kind(NamedTuple):
-    """What an addition of one kind consists of; texts are templates of its names."""
-
-    files: dict[str, str]
-    """Template -> the file that is made from it."""
-    registry: tuple[str, str, str]
-    """File, variable, and the entry that is added at its end."""
-    imports: dict[str, tuple[str, ...]]
-    """File -> the imports that it needs."""
-
-
-KINDS = {
-    "objective": Kind(
-        {
-            "objective.py": "src/widefield/methods/$module.py",
-            "objective_test.py": "tests/reference/test_$module.py",
-        },
-        ("src/widefield/methods/registry.py", "METHODS", '    "$name": ${Class}Config,\n'),
-        {
-            "src/widefield/methods/registry.py": (
-                "from widefield.methods.$module import $Class as $Class\n",
-                "from widefield.methods.$module import ${Class}Config as ${Class}Config\n",
-            )
-        },
-    ),
-    "view": Kind(
-        {
-            "view.py": "src/widefield/views/$module.py",
-            "view_test.py": "tests/unit/views/test_$module.py",
-        },
-        (
-            "src/widefield/views/registry.py",
-            "VIEWS",
-            '    "$name": Policy(\n'
-            '        "Say what it does (source).",\n'
-            "        ${Class}Settings,\n"
-            "        lambda settings, channels: $Class(strength=settings.${ident}_strength),\n"
-            '        "picture",\n'
-            "    ),\n",
-        ),
-        {
-            "src/widefield/views/registry.py": (
-                "from widefield.views.$module import $Class, ${Class}Settings\n",
-            ),
-            "src/widefield/views/__init__.py": (
-                "from widefield.views.$module import $Class as $Class\n",
-            ),
-        },
-    ),
-    "planted": Kind(
-        {
-            "planted.py": "src/widefield/data/planted/$module.py",
-            "planted_test.py": "tests/unit/data/test_$module.py",
-        },
-        ("src/widefield/data/planted/__init__.py", "_CLASSES", "    $Class,\n"),
-        {
-            "src/widefield/data/planted/__init__.py": (
-                "from widefield.data.planted.$module import $Class as $Class\n",
-            )
-        },
-    ),
-    "diagnostic": Kind(
-        {
-            "diagnostic.py": "src/widefield/metrics/$module.py",
-            "diagnostic_test.py": "tests/unit/metrics/test_$module.py",
-        },
-        (
-            "src/widefield/metrics/__init__.py",
-            "DIAGNOSTICS",
-            '    "$module": Diagnostic($ident, "say what more of it means to a reader"),\n',
-        ),
-        {
-            "src/widefield/metrics/__init__.py": (
-                "from widefield.metrics.$module import $ident as $ident\n",
-            )
-        },
-    ),
-    "lab": Kind(
-        {
-            "lab.py": "src/widefield_labs/$module.py",
-            "lab_test.py": "tests/theory/test_$module.py",
-            "lab_page.md": "docs/labs/$name.md",
-        },
-        ("src/widefield_labs/__init__.py", "MODULES", '    "$module",\n'),
-        {},
-    ),
-}
+KINDS: dict[str, dict[str, Any]] = yaml.safe_load((TEMPLATES / "kinds.yaml").read_text())
+"""Kind of addition -> its files, its entry of a registry, and the imports of that."""
 
 
 def names_of(name: str) -> dict[str, str]:
@@ -142,15 +58,16 @@ def new(kind: str, name: str, root: Path = ROOT) -> list[Path]:
 
     texts = {
         root / filled(path): filled((TEMPLATES / f"{template}.txt").read_text())
-        for template, path in made.files.items()
+        for template, path in made["files"].items()
     }
-    registry, variable, entry = made.registry
+    registry, variable, entry = made["registry"].values()
     refuse_taken(names, texts, root / registry, variable, root)
-    changed = {root / file: (root / file).read_text() for file in (registry, *made.imports)}
-    changed[root / registry] = with_entry(changed[root / registry], variable, filled(entry))
-    for file, lines in made.imports.items():
+    changed = {root / file: (root / file).read_text() for file in (registry, *made["imports"])}
+    entry = indent(filled(entry), "    ")
+    changed[root / registry] = with_entry(changed[root / registry], variable, entry)
+    for file, lines in made["imports"].items():
         for line in lines:
-            changed[root / file] = with_import(changed[root / file], filled(line))
+            changed[root / file] = with_import(changed[root / file], f"{filled(line)}\n")
     for path, text in (texts | changed).items():
         path.write_text(text)
     return [*texts, *changed]

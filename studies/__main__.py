@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from studies import page, registry, runner
 from studies.packs import Packs, generated
 from studies.study import SCALES, ScaleName, Study
+from widefield.core.names import check_name
 
 WORK = Path(__file__).parent / "work"
 
@@ -22,7 +23,7 @@ def main(words: list[str] | None = None) -> int:
     args = _parser().parse_args(words)
     try:
         args.call(args)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -62,27 +63,38 @@ def _list(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    if args.scale not in SCALES:
-        raise ValueError(f"no scale is called {args.scale!r}; there are {', '.join(SCALES)}")
+    check_name("scale", args.scale, SCALES)
+    if args.processes < 1:
+        raise ValueError(f"--processes must be 1 or more, got {args.processes}")
     packs = generated(args.work / "generated") if args.scale == "tiny" else Packs(args.data)
-    commands = [command for name in args.ids if (command := _own_command(name))]
-    chosen = _chosen([name for name in args.ids if not _own_command(name)], args.scale)
+    own = {name: _own_command(name) for name in args.ids}
+    commands = [command for command in own.values() if command]
+    chosen = _chosen([name for name, command in own.items() if not command], args.scale)
     if args.dry_run:
         print("".join(f"{command}\n" for command in commands), end="")
         for study in chosen:
-            _print_plan(study, args.scale, packs, args.processes)
+            _print_plan(study, args, packs)
         return
     for command in commands:
-        subprocess.run([sys.executable, "-m", *shlex.split(command)], check=True)
+        if subprocess.run([sys.executable, "-m", *shlex.split(command)], check=False).returncode:
+            raise ValueError(f"{command} failed")
     for study in chosen:
         _run_one(study, args, packs)
 
 
 def _own_command(name: str) -> str | None:
-    """Return the test or lab that decides a row of the papers; None for a study."""
-    row = next((row for row in registry.rows() if row["id"] == name), {})
-    command = "" if "study" in row else page.command(row)
-    return command if command.startswith(("pytest ", "widefield lab ")) else None
+    """Return the test or lab that decides a row of the papers; None for a study.
+
+    Raises:
+        ValueError: the row has another command, or none.
+    """
+    row = next((row for row in registry.rows() if row["id"] == name), None)
+    if row is None or "study" in row:
+        return None
+    command = page.command(row)
+    if not command.startswith(("pytest ", "widefield lab ")):
+        raise ValueError(f"{name} is no study: " + (f"`{command}`" if command else "not run yet"))
+    return command
 
 
 def _chosen(ids: list[str], scale: ScaleName) -> list[Study]:
@@ -99,10 +111,11 @@ def _chosen(ids: list[str], scale: ScaleName) -> list[Study]:
     return list(chosen.values())
 
 
-def _print_plan(study: Study, scale: ScaleName, packs: Packs, processes: int) -> None:
-    left = len(runner.Results(study, scale).missing)
-    minutes = runner.seconds_ahead(study, scale, packs) / processes / 60
-    print(f"{study.id}: {left} of {len(runner.tasks(study, scale))} runs, {minutes:.0f} min")
+def _print_plan(study: Study, args: argparse.Namespace, packs: Packs) -> None:
+    kept = runner.Results(study, args.scale, folder=args.results)
+    left, every = len(kept.missing), len(runner.tasks(study, args.scale))
+    minutes = runner.seconds_ahead(kept, packs) / args.processes / 60
+    print(f"{study.id}: {left} of {every} runs, {minutes:.0f} min")
 
 
 def _run_one(study: Study, args: argparse.Namespace, packs: Packs) -> None:

@@ -1,7 +1,10 @@
 """What the methods learn in equal time, for the pooled and the wide readout."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from studies.study import ONE_ARM, Arm, Scale, Study, cpu_study
 from studies.trained import probes, validated
@@ -107,94 +110,9 @@ RUN_LENGTH = cpu_study(
     ),
 )
 
-NARROW = {"projector_width": 512}
-FASTER = {"lr": 1e-2}
-HIGHER = {"lr": 2e-2}
-TRIED: dict[str, tuple[int, dict[str, dict[str, Any]]]] = {
-    "view-contrast": (
-        17,
-        {
-            "default": {},
-            "cross-entropy 1": {"cross_entropy_weight": 1.0},
-            "cross-entropy 3": {"cross_entropy_weight": 3.0},
-            "cross-entropy 10": {"cross_entropy_weight": 10.0},
-            "cross-entropy 100": {"cross_entropy_weight": 100.0},
-            "scale x 2": {"logit_scale": 20.0},
-        },
-    ),
-    "row-contrast": (
-        25,
-        {
-            "default": {},
-            "lr x 2 / 5": {"lr": 8e-3},
-            "scale / 2": {"logit_scale": 5.0},
-            "scale x 2": {"logit_scale": 20.0},
-            "head lr x 4": {"head_lr_scale": 4.0},
-            "rows start at random": {"head_init": "random"},
-            "projector width x 4": {"projector_width": 2048},
-            "three layers in projector": {"projector_layers": 3},
-            "no batch norm in projector": {"projector_batch_norm": False},
-        },
-    ),
-    "s-diet": (
-        25,
-        {
-            "default": {},
-            "width 512": NARROW,
-            "width 512, lr x 3 / 10": NARROW | {"lr": 6e-3},
-            "width 512, scale 3": NARROW | {"logit_scale": 3.0},
-            "width 512, scale 10": NARROW | {"logit_scale": 10.0},
-            "width 512, rows start at random": NARROW | {"head_init": "random"},
-            "lr x 2": {"lr": 4e-2},
-            "head lr x 4": {"head_lr_scale": 4.0},
-        },
-    ),
-    "simclr": (
-        13,
-        {
-            "default": {},
-            "lr / 2": {"lr": 3e-3},
-            "lr x 5 / 3": FASTER,
-            "lr x 10 / 3": {"lr": 2e-2},
-            "temperature 0.05": {"temperature": 0.05},
-            "temperature 0.2": {"temperature": 0.2},
-            "lr x 5 / 3, temperature 0.2": FASTER | {"temperature": 0.2},
-            "lr x 5 / 3, projector width x 4": FASTER | {"projector_width": 2048},
-            "lr x 5 / 3, three layers in projector": FASTER | {"projector_layers": 3},
-            "lr x 5 / 3, weight decay / 5": FASTER | {"weight_decay": 0.01},
-        },
-    ),
-    "barlow-twins": (
-        12,
-        {
-            "default": {},
-            "lr x 3 / 10": {"lr": 6e-3},
-            "lr x 2": {"lr": 4e-2},
-            "lr / 2": {"lr": 1e-2},
-            "off-diagonal weight x 4": {"off_diagonal_weight": 0.02},
-            "off-diagonal weight / 4": {"off_diagonal_weight": 0.00125},
-            "projector width x 4": {"projector_width": 2048},
-            "projector dim x 4": {"projector_dim": 2048},
-            "projector dim / 4": {"projector_dim": 128},
-            "two layers in projector": {"projector_layers": 2},
-        },
-    ),
-    "vicreg": (
-        12,
-        {
-            "default": {},
-            "lr x 3 / 10": {"lr": 2e-3},
-            "lr x 10 / 3": HIGHER,
-            "lr x 20 / 3": {"lr": 4e-2},
-            "lr x 10 / 3, covariance x 4": HIGHER | {"cov_weight": 4.0},
-            "lr x 10 / 3, covariance / 4": HIGHER | {"cov_weight": 0.25},
-            "lr x 10 / 3, projector width x 4": HIGHER | {"projector_width": 2048},
-            "lr x 10 / 3, projector dim / 4": HIGHER | {"projector_dim": 128},
-            "lr x 10 / 3, two layers in projector": HIGHER | {"projector_layers": 2},
-        },
-    ),
-}
-"""Method -> epochs, and the settings tried: name -> what differs from the default."""
+TRIED: dict[str, dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("settings.yaml").read_text()
+)
 
 SETTINGS = cpu_study(
     id="settings",
@@ -202,10 +120,10 @@ SETTINGS = cpu_study(
     cpu=Scale(images=5000, epochs=25, seeds=(0,), minutes=120),
     arms={
         f"{method}, {name} @ {plant}": Arm(
-            data=data(plant), settings={"method": method, **settings}, epochs=epochs / 25
+            data=data(plant), settings={"method": method, **settings}, epochs=runs["epochs"] / 25
         )
-        for method, (epochs, tried) in TRIED.items()
-        for name, settings in tried.items()
+        for method, runs in TRIED.items()
+        for name, settings in runs["tried"].items()
         for plant in ("+digits", "plain")
     },
     measure=validated,

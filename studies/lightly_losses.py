@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from studies.s_diet_methods import T5_CIFAR10
+from studies.s_diet import T5_CIFAR10
 from studies.study import CHANCE_10, TOGETHER, Arm, Finding, Measured, Scale, ScaleName, Study
 from studies.trained import Trained, accuracies
 from widefield import losses as ours

@@ -90,7 +90,7 @@ def table(runs: Mapping[str, Measured]) -> str:
                     cells.setdefault(row, {}).setdefault(title, []).append(value)
     titles = list(dict.fromkeys(title for row in cells.values() for title in row))
     lines = [["", *titles], ["---"] * (len(titles) + 1)]
-    lines += [[arm, *(_cell(row.get(t, [])) for t in titles)] for arm, row in cells.items()]
+    lines += [[arm, *(_cell(t, row.get(t, [])) for t in titles)] for arm, row in cells.items()]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -107,13 +107,13 @@ def block(name: str) -> str:
     return table(runs(name))
 
 
-def _cell(values: list[float]) -> str:
+def _cell(title: str, values: list[float]) -> str:
     if not values:
         return ""
     mean, half = interval(values)
     if all(isinstance(value, int) for value in values) and half is None:
         return f"{mean:,}"
-    digits = 1 if abs(mean) >= 10 else 3
+    digits = 1 if "%" in title or abs(mean) >= 10 else 3
     return f"{mean:.{digits}f}" if half is None else f"{mean:.{digits}f} ± {half:.{digits}f}"
 
 
@@ -134,17 +134,24 @@ def section(study: Study) -> Iterator[str]:
         why = f" ({verdict['why']})" if verdict["why"] else ""
         yield f"- {finding.id}, *{finding.criterion}*: **{verdict['verdict']}**, {value}{why}."
     yield f"\n{table(kept['runs'])}\n"
-    sizes = kept["sizes"]
-    yield (
-        f"{len(sizes['seeds'])} seeds, {sizes['images'] or 'all'} images, "
-        f"{sizes['epochs']} epochs, {sizes['encoder']}, "
-        f"{kept['seconds'] / 60:.0f} min in all: `{kept['command']}`.\n"
+    sizes, minutes = kept["sizes"], kept["seconds"] / 60
+    parts = (
+        _counted(len(sizes["seeds"]), "seed"),
+        f"{sizes['images'] or 'all'} images",
+        _counted(sizes["epochs"], "epoch"),
+        sizes["encoder"],
+        f"{minutes:.0f} min in all" if minutes >= 1 else "under a minute",
     )
+    yield f"{', '.join(parts)}: `{kept['command']}`.\n"
     if study.conclusion:
         yield f"{study.conclusion}\n"
     figure = FIGURES / f"{study.id}.{scale}.png"
     if figure.exists():
         yield f"![{study.question}](studies/{figure.name})\n"
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def _cell_of(verdict: dict[str, Any]) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 import yaml
 
 from studies.study import Study
+from widefield.core.names import check_name
 
 MODULES = (
     "s_diet",
-    "s_diet_methods",
     "s_diet_steps",
     "tian",
     "lightly_losses",
@@ -51,12 +51,9 @@ def study(name: str) -> Study:
     Raises:
         ValueError: there is none.
     """
-    by_finding = {f.id: s for s in studies().values() for f in s.findings}
-    try:
-        return studies().get(name) or by_finding[name]
-    except KeyError:
-        known = ", ".join(studies())
-        raise ValueError(f"no study is called {name!r}; there are {known}") from None
+    known = {f.id: s for s in studies().values() for f in s.findings} | studies()
+    check_name("study", name, known, list_command="python -m studies list")
+    return known[name]
 
 
 @cache

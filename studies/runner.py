@@ -100,8 +100,15 @@ def versions() -> dict[str, str]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the content of a file of results; nothing if it is not there."""
-    return json.loads(path.read_text()) if path.exists() else {}
+    """Return the content of a file of results; nothing if it is not there.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    try:
+        return json.loads(path.read_text()) if path.exists() else {}
+    except json.JSONDecodeError:
+        raise ValueError(f"{path} is damaged: restore it, or begin again with --anew") from None
 
 
 def verdicts(study: Study, scale: ScaleName, runs: dict[str, Measured]) -> dict[str, Any]:
@@ -200,12 +207,12 @@ def draw(study: Study, scale: ScaleName, *, packs: Packs, work: Path, folder: Pa
     return path
 
 
-def seconds_ahead(study: Study, scale: ScaleName, packs: Packs) -> float:
+def seconds_ahead(kept: Results, packs: Packs) -> float:
     """Return the processor time that the missing runs will take, from `widefield.plan`.
 
     A run that a finished one of the same arm has timed takes as long as that.
     """
-    kept, total = Results(study, scale), 0.0
+    study, scale, total = kept.study, kept.scale, 0.0
     for arm, todo in _by_arm(kept.missing).items():
         done = [
             run["seconds"] for key, run in kept.runs.items() if key.startswith(f"{arm} | seed ")

@@ -1,11 +1,18 @@
 """S-DIET: memory-efficient self-supervised contrastive learning with a supervised loss (2025)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from studies.seen import draw_maps
 from studies.study import (
     CHANCE_10,
     CHANCE_100,
     TINY,
+    TOGETHER,
     Arm,
     Finding,
     Measured,
@@ -14,9 +21,10 @@ from studies.study import (
     Study,
     above,
     difference,
+    percent,
 )
 from studies.trained import Trained, accuracies, probes
-from widefield.metrics import large_singular_values
+from widefield.metrics import large_singular_values, tsne_map
 from widefield.probes import extract
 
 PAPER = {"recipe": "s-diet-paper", "precision": "32"}
@@ -147,4 +155,120 @@ T1 = Study(
 )
 
 
-STUDIES = [T1, T3]
+METHODS = ("s-diet", "diet", "simclr", "byol", "simsiam", "barlow-twins")
+BASELINES = METHODS[1:]
+IN_EQUAL_TIME = "s-diet, two views' time"
+"""S-DIET for twice the epochs, whose steps encode half as many views."""
+TUNED: Mapping[str, Mapping[str, Any]] = {
+    "simclr": {"lr": 1e-2, "projector_width": 2048},
+    "diet": {"lr": 6e-3},
+}
+"""The settings that measured best at these budgets, of methods whose defaults are others."""
+PUBLISHED: Mapping[str, Mapping[str, Any]] = {
+    method: {"recipe": "s-diet-paper" if method in ("s-diet", "diet") else "solo-learn"}
+    for method in METHODS
+}
+
+
+def _maps(trained: Mapping[str, Trained]) -> Measured:
+    """Accuracy of the neighbors' class in a t-SNE map of the test images, in percent."""
+    return {
+        f"{arm}: 10 neighbors in the map, %": _neighbors_class(*_map(trained[arm]))
+        for arm in ("s-diet", "simclr")
+    }
+
+
+def _map(trained: Trained) -> tuple[Tensor, Tensor]:
+    """Return the map of at most 2,000 test images, and their classes."""
+    test = trained.test_set().subset(slice(0, 2000))
+    return tsne_map(extract(trained.encoder, test.inputs)), torch.from_numpy(test.labels["class"])
+
+
+def _neighbors_class(at: Tensor, y: Tensor) -> float:
+    nearest = torch.cdist(at, at).fill_diagonal_(torch.inf).topk(10, largest=False).indices
+    return percent((y[nearest].mode(1).values == y).float().mean())
+
+
+def _draw_both(trained: Mapping[str, Trained]) -> Figure:
+    """Draw the maps of S-DIET and of SimCLR, side by side."""
+    return draw_maps({"S-DIET": trained["s-diet"], "SimCLR": trained["simclr"]})
+
+
+def _six_methods(data: str, published: str, chance: float, *more: Finding) -> Study:
+    """Return table 5 of one data set with ResNet-18, whose row is named after the data."""
+    row = f"SD-T5 {'CIFAR-10' if data == 'cifar10' else 'CIFAR-100'} R18"
+    valid = above("class, %", "s-diet", chance)
+    return Study(
+        id=row.removesuffix(" R18").replace(" ", "-"),
+        question=f"Is S-DIET as good as DIET and four losses of two views on {row.split()[1]}?",
+        published=f"{published}; ResNet-18, 1,000 epochs of the others and 5,000 of DIET's",
+        scales={
+            "tiny": TINY,
+            "cpu": Scale(images=2500, epochs=8, minutes=15, of_method=TUNED),
+            "gpu": Scale(
+                images=None,
+                epochs=100,
+                encoder="resnet18",
+                minutes=200,
+                settings={"precision": "32"},
+                of_method=PUBLISHED,
+            ),
+        },
+        arms={
+            **{method: Arm(data=data, settings={"method": method}) for method in METHODS},
+            IN_EQUAL_TIME: Arm(data=data, settings={"method": "s-diet"}, epochs=2.0),
+            "untrained": Arm(data=data, settings=None),
+        },
+        measure=probes,
+        findings=(
+            Finding(
+                id=row,
+                criterion="in equal epochs S-DIET is at least 0.5 points above the best other",
+                value=above_best("class, %", "s-diet", *BASELINES),
+                at_least=0.5,
+                valid=valid,
+            ),
+            Finding(
+                id=f"{row}, equal time",
+                criterion="in equal time it is at least 0.5 points above the best of two views",
+                value=above_best("class, %", IN_EQUAL_TIME, *BASELINES[1:]),
+                at_least=0.5,
+                valid=valid,
+            ),
+            *more,
+        ),
+        together=_maps if more else None,
+        figure=_draw_both if more else None,
+    )
+
+
+T5_CIFAR10 = _six_methods(
+    "cifar10",
+    "S-DIET 91.48, DIET 54.64, Barlow Twins 90.38, BYOL 90.76, SimCLR 90.00, SimSiam 90.78",
+    CHANCE_10,
+    Finding(
+        id="SD-6.2",
+        criterion="S-DIET is at least 5 points above DIET",
+        value=difference("class, %", "s-diet", "diet"),
+        at_least=5.0,
+        valid=above("class, %", "s-diet", CHANCE_10),
+    ),
+    Finding(
+        id="SD-F2",
+        criterion="the classes of neighbors in the maps of both differ by less than 5 points",
+        value=lambda runs: 5 - abs(_of_map(runs, "s-diet") - _of_map(runs, "simclr")),
+        valid=lambda runs: min(_of_map(runs, arm) for arm in ("s-diet", "simclr")) > CHANCE_10,
+    ),
+)
+T5_CIFAR100 = _six_methods(
+    "cifar100",
+    "S-DIET 66.88, DIET 62.93, Barlow Twins 66.84, BYOL 65.26, SimCLR 63.56, SimSiam 65.66",
+    CHANCE_100,
+)
+
+
+def _of_map(runs: SeedRuns, arm: str) -> float:
+    return float(runs[TOGETHER][f"{arm}: 10 neighbors in the map, %"])
+
+
+STUDIES = [T1, T3, T5_CIFAR10, T5_CIFAR100]

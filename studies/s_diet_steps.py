@@ -1,13 +1,8 @@
-"""What a step of S-DIET is beside others: gradients of batch cross-entropy (table 2), memory (6).
+"""A step of S-DIET beside others: gradients of batch cross-entropy (table 2), memory (table 6)."""
 
-`python -m studies.s_diet_steps METHOD BATCH` prints how much memory a step adds to its process, and
-`python -m studies.s_diet_steps METHOD CASE` how much its tensors take.
-"""
-
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -266,10 +261,10 @@ def _peak() -> float:
     return int(line.split()[1]) / 1024
 
 
-def _in_a_process(method: str, what: str) -> float:
-    """Return a number of this file's command; the memory of its process ends with it."""
-    words = [sys.executable, "-m", "studies.s_diet_steps", method, what]
-    return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+def _in_a_process(call: Callable[..., float], *arguments: object) -> float:
+    """Return the result of a call in a process of its own, whose memory ends with it."""
+    with get_context("spawn").Pool(1) as pool:
+        return pool.apply(call, arguments)
 
 
 def _memory(trained: Trained) -> Measured:
@@ -278,13 +273,13 @@ def _memory(trained: Trained) -> Measured:
     if tiny:
         small = replace(CASES["CIFAR R18"], examples=500, short=2)
         return {"CIFAR R18, MiB": account(method, small)}
-    measured = {f"{name}, MiB": _in_a_process(method, name) for name in CASES}
+    measured = {f"{name}, MiB": _in_a_process(account, method, c) for name, c in CASES.items()}
     if trained.device.type == "cuda":
         measured |= {
             f"{name}, GPU, MiB": on_device(method, case, trained.device)
             for name, case in CASES.items()
         }
-    return measured | {"process, batch 32, MiB": round(_in_a_process(method, "32"))}
+    return measured | {"process, batch 32, MiB": round(_in_a_process(added_by_a_step, method, 32))}
 
 
 def _saving(name: str, others: tuple[str, ...] = METHODS[1:]) -> Callable[[SeedRuns], float]:
@@ -332,8 +327,3 @@ T6 = Study(
 )
 
 STUDIES = [T2, T6]
-
-if __name__ == "__main__":
-    method, what = sys.argv[1:]
-    by_tensors = what in CASES
-    print(account(method, CASES[what]) if by_tensors else added_by_a_step(method, int(what)))

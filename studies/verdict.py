@@ -54,20 +54,14 @@ def by_seed(runs: Mapping[str, Measured]) -> Mapping[int, SeedRuns]:
 
 def decide(finding: Finding, seeds: Sequence[SeedRuns]) -> Verdict:
     """Return the verdict on a finding, from the complete runs of every seed."""
+    mean, half = interval([finding.value(runs) for runs in seeds])
+    rounded = round(mean, 4), None if half is None else round(half, 4), len(seeds)
     if not all(finding.valid(runs) for runs in seeds):
-        values = [finding.value(runs) for runs in seeds]
-        return Verdict("cannot tell", *_rounded(values), "an encoder or a judge is at chance")
-    values = [finding.value(runs) for runs in seeds]
-    mean, half = interval(values)
+        return Verdict("cannot tell", *rounded, "an encoder or a judge is at chance")
     if half is None:
-        return Verdict("cannot tell", *_rounded(values), "one seed")
+        return Verdict("cannot tell", *rounded, "one seed")
     if mean >= finding.at_least and mean - half > 0:
-        return Verdict("holds", *_rounded(values))
+        return Verdict("holds", *rounded)
     if mean + half < max(finding.at_least, 0.0) or mean + half <= 0:
-        return Verdict("does not hold", *_rounded(values))
-    return Verdict("cannot tell", *_rounded(values), "the interval is too wide")
-
-
-def _rounded(values: Sequence[float]) -> tuple[float, float | None, int]:
-    mean, half = interval(values)
-    return round(mean, 4), None if half is None else round(half, 4), len(values)
+        return Verdict("does not hold", *rounded)
+    return Verdict("cannot tell", *rounded, "the interval is too wide")

@@ -102,7 +102,7 @@ def test_every_kind_is_listed_after_one_command(tested: tuple[str, str]) -> None
 
 def test_what_is_written_is_formatted(copy: Path) -> None:
     changed = [str(p) for p in copy.rglob("*tried_*.py")]
-    registries = [str(copy / kind.registry[0]) for kind in new.KINDS.values()]
+    registries = [str(copy / kind["registry"]["file"]) for kind in new.KINDS.values()]
     assert len(changed) == 10
     for arguments in (["check"], ["format", "--check"]):
         done = python(copy, "-m", "ruff", *arguments, "--no-cache", *changed, *registries)

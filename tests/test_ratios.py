@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from ratios import catch_up, data, head, probe, readout, step, views
+import scale
+from ratios import catch_up, head, probe, readout, step, views
 from ratios.timing import steady_ratio, turn_by_turn
 from widefield.methods import METHODS
 from widefield.metrics import health, singular_values
@@ -221,8 +222,8 @@ def test_a_refused_measurement_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_opening_data_is_measured_beside_the_bare_calls() -> None:
-    found = data.bench(files=20, examples=600, rows=1_000, rounds=2, **ANY)
-    assert found["ratios"].keys() == {"index/scandir", "cache/memmap"}
-    assert all(ratio > 0 for ratio in found["ratios"].values())
-    assert 0 <= found["values"]["manifest_seconds"] < 60
+def test_numbers_of_examples_are_opened_in_a_process_of_their_own() -> None:
+    (row,) = scale.bench(sizes=(1_000,))["rows"]
+    assert row["examples"] == 1_000
+    assert row["open_bytes"] >= 0 < row["manifest_bytes"]
+    assert 0 < row["open_seconds"] < 60

@@ -25,17 +25,7 @@ def command(
     taken = dict(inspect.signature(bench).parameters)
     taken.pop("seed", None)
     for name, parameter in taken.items():
-        default = parameter.default
-        many = {"nargs": "+"} if default is None or isinstance(default, tuple) else {}
-        kind = {int: _positive, tuple: _positive, float: float}.get(type(default), str)
-        default_text = "all" if default is None else default
-        parser.add_argument(
-            f"--{name.replace('_', '-')}",
-            type=kind,  # type: ignore[arg-type]
-            default=default,
-            help=f"default: {default_text}",
-            **many,  # type: ignore[arg-type]
-        )
+        _add(parser, name, parameter.default)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to FILE")
     if parts is not None:
         parser.add_argument(
@@ -53,10 +43,20 @@ def command(
     if parts is not None and args.into is not None:
         for name, part in parts(result).items():
             _write(args.into / f"{name}.json", part)
-    for name, value in {**result["ratios"], **result["values"]}.items():
-        print(f"{name:>28}  {value:.4g}" if isinstance(value, float) else f"{name:>28}  {value}")
-    for row in result.get("table", ()):
-        print("  ".join(f"{name} {value:.4g}" for name, value in row.items() if value))
+    print(json.dumps(result, indent=2))
+
+
+def _add(parser: argparse.ArgumentParser, name: str, default: Any) -> None:
+    """Add the option of a parameter; one without a default stands in its place on the line."""
+    if default is inspect.Parameter.empty:
+        parser.add_argument(name)
+        return
+    many = {"nargs": "+"} if default is None or isinstance(default, tuple) else {}
+    kind = {int: _positive, tuple: _positive, float: float}.get(type(default), str)
+    about = f"default: {'all' if default is None else default}"
+    parser.add_argument(
+        f"--{name.replace('_', '-')}", type=kind, default=default, help=about, **many
+    )
 
 
 def _positive(text: str) -> int:

@@ -1,16 +1,8 @@
 """Every recipe beside what its paper says: docs/recipes.md."""
 
 from pages.format import table
-from pages.published import PUBLISHED
+from pages.published import SOURCES, published
 from widefield.config.recipes import make_recipe
-from widefield.config.recipes.solo_learn import BASELINES
-
-METHODS = {
-    "s-diet-paper": ("s-diet", "diet"),
-    "feature-dropout": ("simclr",),
-    "solo-learn": tuple(BASELINES),
-}
-"""Methods of each recipe that has a source."""
 
 MACHINERY = (
     "device",
@@ -31,13 +23,13 @@ MACHINERY = (
 
 def recipes() -> str:
     """Return a table for each recipe and method."""
-    return "\n\n".join(_section(n, method) for n, methods in METHODS.items() for method in methods)
+    return "\n\n".join(_section(n, method) for n, methods in SOURCES.items() for method in methods)
 
 
 def _section(name: str, method: str) -> str:
     command = f"widefield pretrain DATA --recipe {name} --method {method}"
     return (
-        f"## {name}, {method}\n\n`{command}`. Source: {PUBLISHED[name](method).source}.\n\n"
+        f"## {name}, {method}\n\n`{command}`. Source: {published(name, method).source}.\n\n"
         + table(["setting", "value", "paper"], lines(name, method))
     )
 
@@ -46,11 +38,11 @@ def lines(name: str, method: str) -> list[list[str]]:
     """Return setting, the recipe's value and the paper's; none for what no setting chooses."""
     flat = make_recipe(name, method=method).flat()
     settings = {key: value for key, value in flat.items() if key not in MACHINERY}
-    published = PUBLISHED[name](method)
-    paper = {key: _shown(value) for key, value in published.values.items()}
-    paper |= {**published.differs, "method": method}
+    stated = published(name, method)
+    paper = {key: _shown(value) for key, value in stated.values.items()}
+    paper |= {**stated.differs, "method": method}
     rows = [[*_named(key, value), paper.get(key, "unstated")] for key, value in settings.items()]
-    return rows + [[key, "", paper[key]] for key in published.differs if key not in settings]
+    return rows + [[key, "", paper[key]] for key in stated.differs if key not in settings]
 
 
 def _named(key: str, value: object) -> tuple[str, str]:

@@ -12,7 +12,6 @@ from pages.format import RESULTS, ROOT
 FILES = sorted([*RESULTS.rglob("*.json"), *(ROOT / "studies" / "results").glob("*.json")])
 TIMINGS = (
     "bench_",
-    "costs",
     "decoders",
     "plan_check",
     "scale",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pages.published import PUBLISHED
+from pages.published import published
 from pages.recipes import MACHINERY, lines
 from widefield.config.recipes import RECIPES, make_recipe
 from widefield.config.recipes.solo_learn import BASELINES
@@ -17,18 +17,18 @@ ENTRIES = [
 
 @pytest.mark.parametrize(("name", "method"), ENTRIES)
 def test_what_a_paper_states_is_what_the_recipe_has(name: str, method: str) -> None:
-    published, flat = PUBLISHED[name](method), make_recipe(name, method=method).flat()
-    for setting, value in published.values.items():
+    stated, flat = published(name, method), make_recipe(name, method=method).flat()
+    for setting, value in stated.values.items():
         assert flat[setting] == value, setting
 
 
 @pytest.mark.parametrize(("name", "method"), ENTRIES)
 def test_every_setting_has_a_line_and_the_rest_is_unstated(name: str, method: str) -> None:
-    published, flat = PUBLISHED[name](method), make_recipe(name, method=method).flat()
+    source, flat = published(name, method), make_recipe(name, method=method).flat()
     papers = {setting.strip("`"): paper for setting, _, paper in lines(name, method)}
     assert set(flat) - set(MACHINERY) == papers.keys() & flat.keys()
     for key, paper in papers.items():
-        stated = key in published.values or key in published.differs or key == "method"
+        stated = key in source.values or key in source.differs or key == "method"
         assert (paper == "unstated") == (not stated), key
 
 

@@ -82,6 +82,12 @@ def test_results_of_other_versions_are_not_mixed(
         run(toy, packs, tmp_path)
 
 
+def test_damaged_results_are_named(toy: Study, tmp_path: Path) -> None:
+    (tmp_path / "toy.cpu.json").write_text('{"runs": {')
+    with pytest.raises(ValueError, match=r"toy\.cpu\.json is damaged: .*--anew"):
+        runner.Results(toy, "cpu", folder=tmp_path)
+
+
 def test_a_killed_study_goes_on_where_it_was(
     packs: Packs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,8 +111,12 @@ def test_a_killed_study_goes_on_where_it_was(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("run SD-T99", "no study is called 'SD-T99'; there are "),
-        ("run SD-T3 --scale huge", "no scale is called 'huge'; there are tiny, cpu, gpu"),
+        ("run SD-T99", "unknown study 'SD-T99': did you mean 'SD-T"),
+        ("run nothing", "unknown study 'nothing': python -m studies list lists them"),
+        ("run SD-C", "SD-C is no study: `widefield pretrain cifar10 "),
+        ("run SD-T3 --scale huge", "unknown scale 'huge': known: tiny, cpu, gpu"),
+        ("run SD-T3 --processes 0", "--processes must be 1 or more, got 0"),
+        ("run SD-T3 --scale tiny --work /dev/null", "[Errno 20] Not a directory: '/dev/null/"),
         ("run SD-T3 --data nowhere", "nowhere/cifar100_train.npz is not there: name the folder"),
         ("run run-length --scale gpu", "run-length has no scale gpu: "),
     ],
@@ -115,7 +125,8 @@ def test_bad_input_is_one_line(
     words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folders = ["--work", str(tmp_path / "w"), "--results", str(tmp_path / "r"), "--processes", "1"]
-    assert command.main(words.split() + (folders if "run " in words else [])) == 2
+    run, *rest = words.split()
+    assert command.main([run, *folders, *rest]) == 2
     error = capsys.readouterr().err.strip()
     assert error.startswith(message)
     assert "\n" not in error
@@ -135,11 +146,17 @@ def test_every_row_of_the_papers_is_listed(capsys: pytest.CaptureFixture[str]) -
 def test_a_dry_run_trains_nothing_and_names_the_time(
     toy: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A finished run in the folder of results is not counted."""
     folder = generated(tmp_path / "packs").folder
     words = f"run toy --dry-run --data {folder} --work {tmp_path / 'w'} --results {tmp_path / 'r'}"
     assert command.main([*words.split(), "--processes", "1"]) == 0
     assert "toy: 4 of 4 runs, 0 min" in capsys.readouterr().out
     assert not (tmp_path / "w").exists()
+    runner.Results(toy, "cpu", folder=tmp_path / "r").add(
+        "untrained | seed 0", {"measured": {"parts": 0.0}, "seconds": 1.0}
+    )
+    assert command.main([*words.split(), "--processes", "1"]) == 0
+    assert "toy: 3 of 4 runs, 0 min" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("study", registry.studies().values(), ids=lambda s: s.id)

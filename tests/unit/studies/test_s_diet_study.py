@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from studies import lightly_losses, s_diet_methods, s_diet_steps, tian
+from studies import lightly_losses, s_diet, s_diet_steps, tian
 from studies.registry import studies
 from studies.runner import verdicts
 from studies.s_diet import T1, T3, above_best
@@ -71,8 +71,8 @@ def test_neighbors_in_a_map_are_of_the_class_of_their_cluster():
     at = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
     y = torch.arange(40) % 2
     apart = at + 100 * y[:, None]
-    assert s_diet_methods._neighbors_class(apart, y) == 100
-    assert s_diet_methods._neighbors_class(at, y) < 75
+    assert s_diet._neighbors_class(apart, y) == 100
+    assert s_diet._neighbors_class(at, y) < 75
 
 
 def test_gradients_are_equal_where_the_batch_is_all_examples():
