@@ -31,6 +31,8 @@ HUES, SQUARE = 6, 8
 CIFAR = ("cifar10", "cifar10+digits", "cifar10+shapes", "cifar10+square")
 DATA = (*CIFAR, "mnist", "photos", "spoken")
 LARGE_DATA = ("cifar10", "cifar10+digits", "cifar10+square", "mnist")
+TEST_PHOTOS = 1_000
+"""Images of `photos:test`, all of them."""
 CPU = torch.device("cpu")
 
 Pair = tuple[Tensor, Tensor]
@@ -45,10 +47,8 @@ def open_sets(packs: Packs, name: str, n: int, seed: int, *, choice: bool = Fals
     if name == "spoken":
         return _spoken(packs, n, seed)
     if name == "photos":
-        train, test = (
-            open_dataset(f"photos:{split}", max_examples=n) for split in ("train", "test")
-        )
-        return train, test
+        train = open_dataset("photos:train", max_examples=n)
+        return train, open_dataset("photos:test", max_examples=min(n, TEST_PHOTOS))
     base, _, plant = name.partition("+")
     known = f"{base}+{plant}" if plant in ("digits", "shapes") else base
     form: dict[str, Any] = {"image_size": 32, "seed": seed}

@@ -70,7 +70,8 @@ class Source:
         # The same means where cells have equal sizes, in less time.
         sides = (height // grid[0], width // grid[1])
         if min(sides) > _FEW:
-            cells = x.unflatten(2, (grid[0], -1)).sum(3).unflatten(3, (grid[1], -1)).sum(4)
+            rows = x.reshape(*x.shape[:2], grid[0], sides[0], width).sum(3)
+            cells = rows.reshape(*x.shape[:2], *grid, sides[1]).sum(4)
         else:
             rows = _added([x[:, :, i :: sides[0]] for i in range(sides[0])])
             cells = _added([rows[..., j :: sides[1]] for j in range(sides[1])])
