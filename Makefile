@@ -65,7 +65,7 @@ tutorials: $(DOCS_INSTALLED)
 # Builds wheel and source distribution, installs the wheel into new environments and tries it there;
 # then the site and the notebooks. README's commands and the public API run outside the checkout.
 release-check: $(DOCS_INSTALLED)
-	$(BIN)/python scripts/release_check.py
+	$(BIN)/python scripts/release_check.py $(call save,release)
 	$(MAKE) site
 	$(BIN)/python scripts/tutorials.py --dry
 

@@ -22,6 +22,10 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from widefield.core.hardware import machine
+
 ROOT = Path(__file__).parents[1]
 
 TESTS = (
@@ -173,7 +177,8 @@ def main() -> None:
             results[f"Python {version}, {kind} versions"] = numbers
             print(f"Python {version}, {kind} versions: {numbers}", flush=True)
     if given.json:
-        given.json.write_text(json.dumps(results, indent=1) + "\n")
+        found = {"machine": machine(torch.device("cpu")), "environments": results}
+        given.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "head": rows.head,
     "stores": rows.stores,
     "plans": rows.plans,
+    "release": promises.release,
     "torture": promises.torture,
     "kills": promises.steps,
     "hostile": promises.calls,

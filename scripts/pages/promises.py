@@ -1,4 +1,4 @@
-"""Results of kills, full disks and hostile calls: docs/promises.md."""
+"""Results of kills, full disks, hostile calls and installations: docs/promises.md, versions.md."""
 
 from pages.format import read, whole
 
@@ -42,4 +42,18 @@ def calls() -> str:
         f"{whole(found['calls'])} calls with invalid arguments, damaged files and unusual data: "
         f"{counted} and {found['others']} other violations "
         "([result](../benchmarks/results/hostile.json), `make hostile N=5000`)."
+    )
+
+
+def release() -> str:
+    """Return in which environments the wheel was tried, and what it installs, in two sentences."""
+    found = read("release")["environments"]
+    names = [name.replace(", ", " (") + ")" for name in found]
+    first = next(iter(found.values()))
+    return (
+        f"The wheel was last installed into new environments with {', '.join(names[:-1])} and "
+        f"{names[-1]}: README's commands and {first['tests'].split()[0]} tests of the public API "
+        f"passed in each. Its first installation has {first['packages']} packages of "
+        f"{first['megabytes'] / 1000:.1f} GB, most of it torch "
+        "([result](../benchmarks/results/release.json), `make release-check SAVE=1`)."
     )

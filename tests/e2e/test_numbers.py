@@ -14,6 +14,7 @@ TIMINGS = (
     "bench_",
     "decoders",
     "plan_check",
+    "release",
     "scale",
     "store_comparison",
     "kills",
