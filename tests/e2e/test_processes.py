@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from ranks import free_port, in_processes
 from runs import (
     EXAMPLES,
     SMALL,
@@ -21,7 +22,6 @@ from runs import (
     last_checkpoint,
     signal_at,
 )
-from two_processes import free_port, in_two_processes
 from widefield.core.gather import rank_and_world
 from widefield.workflows.pretrain import pretrain
 
@@ -51,7 +51,7 @@ def train_in_two(rank: int, folder: Path) -> None:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     np.savez(folder / "images.npz", **images())
-    in_two_processes(train_in_two, folder)
+    in_processes(2, train_in_two, folder)
     return folder
 
 

@@ -56,6 +56,8 @@ class Recipe(Settings):
     """Examples a step, over all processes; by default fewer for fewer than 4,096 examples."""
     micro_batch: Annotated[int | None, Ge(1)] = None
     """Examples that pass through the encoder at a time, by default all: fewer take less memory."""
+    sync_batch_norm: bool = False
+    """Normalize over the batches of all processes, where batch normalization is."""
     optimizer: Literal["adamw", "sgd", "lars"] = "adamw"
     """Optimizer of encoder and projector; sgd and lars have momentum 0.9."""
     schedule: Schedule = "cosine"
