@@ -11,7 +11,17 @@ ORDER = ("Data", "Training", "Method", "Views", "Start", "Options", "Output")
 
 MEMBERS: Mapping[str, Iterable[str]] = {
     "Data": (
-        *("data", "train_data", "labels", "group", "max_examples", "image_size", "plant", "task"),
+        *(
+            "data",
+            "examples",
+            "train_data",
+            "labels",
+            "group",
+            "max_examples",
+            "image_size",
+            "plant",
+            "task",
+        ),
         *("feature", "seconds", "sample_rate"),
     ),
     "Start": ("init", "init_lr_scale", "freeze_blocks", "download"),
@@ -29,7 +39,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "widefield demo --out demo",
         "widefield demo --audio --out demo",
     ),
-    "plan": ("widefield plan ./my-images", "widefield plan ./my-images --method simclr"),
+    "plan": (
+        "widefield plan ./my-images",
+        "widefield plan ./my-images --method simclr",
+        "widefield plan --examples 1e8 --image-size 224 --device h100",
+    ),
     "pretrain": (
         "widefield pretrain ./my-images --out run",
         "widefield pretrain ./my-images --out run --resume",
