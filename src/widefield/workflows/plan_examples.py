@@ -164,15 +164,17 @@ def _plan(
             "table_bytes": TABLE_BYTES * n,
             "checkpoint_bytes": model + sum(part.bytes for part in held if part.place != "disk"),
         },
-        notes=(*notes, *_notes(parts, context.memory, published)),
+        notes=(*notes, *_notes(recipe, parts, context.memory, published)),
     )
 
 
 def _notes(
-    parts: Mapping[str, Part], memory: Memory, published: PublishedDevice | None
+    recipe: Recipe, parts: Mapping[str, Part], memory: Memory, published: PublishedDevice | None
 ) -> Iterator[str]:
     """Yield what is assumed, and whether the device is too small."""
-    if parts["head"].bytes:
+    if parts["head"].bytes and "head_storage" not in recipe.flat():
+        yield f"activations and time leave out a dense head beyond its first {_FEW:,} rows"
+    elif parts["head"].bytes:
         yield f"rows are placed for the {memory.host / 1e9:,.0f} GB of memory of this machine"
     needed = sum(part.bytes for part in parts.values() if part.place == "device")
     if published is not None and needed > published.memory:

@@ -77,6 +77,7 @@ def test_rows_in_memory_are_in_the_checkpoint_and_a_dense_head_is_on_the_device(
     assert dense.parts["head"].place == "device"
     assert dense.parts["moments"].bytes == pytest.approx(2 * dense.parts["head"].bytes)
     assert "do not fit into 80 GB of the device" in dense.notes[-1]
+    assert "leave out a dense head beyond its first 4,096 rows" in dense.notes[-2]
 
 
 def test_costs_of_an_example_are_those_of_the_benchmark() -> None:
