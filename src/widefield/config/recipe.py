@@ -75,7 +75,7 @@ class Recipe(Settings):
     precision: Literal["auto", "32", "bf16"] = "auto"
     """Precision of the encoder; auto takes bf16 where the machine has it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Device to train on; auto takes a GPU where there is one."""
+    """Device to train on: auto, cpu or cuda; auto takes a GPU where there is one."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """Seed of weights, rows, batch order, views and planted features."""
     max_examples: Annotated[int | None, Gt(0)] = None

@@ -65,9 +65,9 @@ def plan(
     With `examples` in place of data, no step is timed.
 
     Args:
-        data: images or sounds, as for `pretrain`; nothing with `examples`.
-        examples: plan for so many images without data, such as 1e8: sizes are computed, times are
-            a lower bound for the device h100, h200, a100 or l4, else not known.
+        data: images or sounds, as for `pretrain`; left out with `examples`.
+        examples: number of images, such as 1e8, to plan for without data. Times are lower bounds
+            for the device a100, h100, h200 or l4, and not known for others.
         recipe: name of a recipe: default, s-diet-paper, feature-dropout or solo-learn. In Python
             also a whole one.
         group: examples that belong together, as for `pretrain`.
