@@ -40,8 +40,8 @@ from widefield.workflows.pretrain import pretrain
 EXAMPLES, BATCH_SIZE, ENCODER = 50_000, 256, "resnet18"
 """Of the table of bytes, for images of 32 pixels."""
 WORLDS = (1, 2, 4)
-EPOCH, EPOCHS, ROUNDS = 2048, 12, 3
-"""Examples of the runs that are timed, their epochs, and how often they run in turn."""
+EPOCH, EPOCHS = 2048, 16
+"""Examples of the runs that are timed, and their epochs."""
 TEACHER_DIM = 768
 
 
@@ -100,34 +100,29 @@ def bytes_by_method() -> Iterator[dict[str, Any]]:
         state.close()
 
 
-def times() -> list[dict[str, Any]]:
-    """Return the speed for each number of processes, and how long they are idle.
+def times(world: int) -> dict[str, Any]:
+    """Return the speed of `world` processes, their processor seconds, and how long they are idle.
 
     Other programs on the machine only add to what looks idle, so the epoch with the least is taken.
     """
-    epochs = {world: list[dict[str, Any]]() for world in WORLDS}
-    for _ in range(ROUNDS):
-        for world in WORLDS:
-            epochs[world] += _epochs(world)
-    return [min(found, key=lambda epoch: epoch["idle"]) for found in epochs.values()]
-
-
-def _epochs(world: int) -> list[dict[str, Any]]:
-    """Train with `world` processes, and return the values of each epoch."""
     with tempfile.TemporaryDirectory(prefix="widefield-processes-") as name:
         folder = Path(name)
         pixels = np.random.default_rng(0).integers(0, 256, (EPOCH, 32, 32, 3), dtype=np.uint8)
         np.savez(folder / "images.npz", x=pixels)
         multiprocessing.spawn(_train, (world, _free_port(), folder), nprocs=world)
         ranks = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]
-    marks = np.array(ranks)  # [world, epochs, 3]
-    wall, cpu, queued = np.moveaxis(np.diff(marks, axis=1), 2, 0)
+    marks = np.array(ranks)  # [world, epochs, 4]
+    wall, cpu, ran, queued = np.moveaxis(np.diff(marks, axis=1), 2, 0)
     idle = 1 - cpu.sum(0) / (wall[0] * min(world, usable_cpus()))
-    waiting = (1 - (cpu + queued) / wall).mean(0)
-    return [
-        {"processes": world, "images_per_second": EPOCH / seconds, "idle": i, "waiting": w}
-        for seconds, i, w in zip(wall[0].tolist(), idle.tolist(), waiting.tolist(), strict=True)
-    ]
+    waiting = (1 - (ran + queued) / wall).mean(0)
+    best = int(idle.argmin())
+    return {
+        "processes": world,
+        "images_per_second": EPOCH / float(wall[0, best]),
+        "processor_ms_per_image": 1000 * float(np.median(cpu.sum(0))) / EPOCH,
+        "idle": float(idle[best]),
+        "waiting": float(waiting[best]),
+    }
 
 
 def _train(rank: int, world: int, port: int, folder: Path) -> None:
@@ -135,7 +130,7 @@ def _train(rank: int, world: int, port: int, folder: Path) -> None:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world)}
     os.environ |= {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(world)}
-    marks: list[tuple[float, float, float]] = []
+    marks: list[tuple[float, ...]] = []
 
     def mark(metrics: StepMetrics) -> None:
         if metrics.step % (EPOCH // BATCH_SIZE) == 1:
@@ -158,10 +153,10 @@ def _train(rank: int, world: int, port: int, folder: Path) -> None:
     (folder / f"{rank}.json").write_text(json.dumps(marks[1:]))
 
 
-def _clocks() -> tuple[float, float, float]:
-    """Return the seconds of the clock, of this thread on a core, and of its waiting for one."""
-    cpu, queued, _ = map(int, Path("/proc/thread-self/schedstat").read_text().split())
-    return time.perf_counter(), cpu / 1e9, queued / 1e9
+def _clocks() -> tuple[float, ...]:
+    """Return the seconds of the clock, of this process, of this thread, and of its queueing."""
+    ran, queued, _ = map(int, Path("/proc/thread-self/schedstat").read_text().split())
+    return time.perf_counter(), time.process_time(), ran / 1e9, queued / 1e9
 
 
 def _free_port() -> int:
@@ -181,7 +176,7 @@ def main() -> None:
         "examples": EXAMPLES,
         "batch_size": BATCH_SIZE,
         "bytes": list(bytes_by_method()),
-        "times": times(),
+        "times": [times(world) for world in WORLDS],
         "machine": machine(choose_device("cpu")),
     }
     args.json.write_text(json.dumps(result, indent=1) + "\n")

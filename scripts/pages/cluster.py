@@ -16,10 +16,11 @@ def exchanged() -> str:
 
 def waiting() -> str:
     """Return the table of speed and waiting by the number of processes."""
-    head = ["processes", "images/s", "idle, %", "waiting, %"]
+    head = ["processes", "processor, ms", "images/s", "idle, %", "waiting, %"]
     rows = [
         [
             str(row["processes"]),
+            f"{row['processor_ms_per_image']:.2f}",
             whole(row["images_per_second"]),
             percent(row["idle"]),
             percent(row["waiting"]),

@@ -11,18 +11,8 @@ ORDER = ("Data", "Training", "Method", "Views", "Start", "Options", "Output")
 
 MEMBERS: Mapping[str, Iterable[str]] = {
     "Data": (
-        *(
-            "data",
-            "examples",
-            "train_data",
-            "labels",
-            "group",
-            "max_examples",
-            "image_size",
-            "plant",
-            "task",
-        ),
-        *("feature", "seconds", "sample_rate"),
+        *("data", "train_data", "labels", "group", "max_examples", "image_size", "plant", "task"),
+        *("feature", "seconds", "sample_rate", "examples"),
     ),
     "Start": ("init", "init_lr_scale", "freeze_blocks", "download"),
     "Method": ("recipe", "config", "method", "methods"),
