@@ -23,7 +23,7 @@ def waiting() -> str:
             f"{row['processor_ms_per_image']:.2f}",
             whole(row["images_per_second"]),
             percent(row["idle"]),
-            percent(row["waiting"]),
+            percent(max(0.0, row["waiting"])),  # clocks differ by microseconds
         ]
         for row in read("processes")["times"]
     ]
