@@ -22,6 +22,7 @@ import losses
 import view_pictures
 from pages import (
     audit,
+    cluster,
     data,
     explore,
     methods,
@@ -53,6 +54,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "plants": plants.plants,
     "decoders": data.decoders,
     "scale": data.scale,
+    "exchanged": cluster.exchanged,
+    "waiting": cluster.waiting,
     "diagnostics": audit.diagnostics,
     "audit-calibration": audit.calibration,
     "audit-calibration-summary": audit.calibration_summary,

@@ -1,8 +1,5 @@
 """Two processes train one run together; the run goes on with one, and with two again."""
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from forked import ForkedCommand
+from ranks import free_port, in_processes
 from runs import (
     EXAMPLES,
     SMALL,
@@ -21,7 +20,6 @@ from runs import (
     last_checkpoint,
     signal_at,
 )
-from two_processes import free_port, in_two_processes
 from widefield.core.gather import rank_and_world
 from widefield.workflows.pretrain import pretrain
 
@@ -51,7 +49,7 @@ def train_in_two(rank: int, folder: Path) -> None:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     np.savez(folder / "images.npz", **images())
-    in_two_processes(train_in_two, folder)
+    in_processes(2, train_in_two, folder)
     return folder
 
 
@@ -111,17 +109,9 @@ def test_losing_a_rank_ends_the_other_with_one_line(runs: Path) -> None:
     assert "--resume" in lines[0]
 
 
-def two_commands(*words: str | Path) -> list[subprocess.Popen[str]]:
+def two_commands(*words: str | Path) -> list[ForkedCommand]:
     """Start `widefield WORDS` as two ranks, as torchrun does, whose agent would send signals."""
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     world = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    return [
-        subprocess.Popen(
-            [sys.executable, "-m", "widefield", *words],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **address, **world, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-        )
-        for rank in range(2)
-    ]
+    ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
+    return [ForkedCommand(*words, env={**address, **world, **rank}) for rank in ranks]

@@ -12,7 +12,7 @@ ORDER = ("Data", "Training", "Method", "Views", "Start", "Options", "Output")
 MEMBERS: Mapping[str, Iterable[str]] = {
     "Data": (
         *("data", "train_data", "labels", "group", "max_examples", "image_size", "plant", "task"),
-        *("feature", "seconds", "sample_rate"),
+        *("feature", "seconds", "sample_rate", "examples"),
     ),
     "Start": ("init", "init_lr_scale", "freeze_blocks", "download"),
     "Method": ("recipe", "config", "method", "methods"),
@@ -29,7 +29,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "widefield demo --out demo",
         "widefield demo --audio --out demo",
     ),
-    "plan": ("widefield plan ./my-images", "widefield plan ./my-images --method simclr"),
+    "plan": (
+        "widefield plan ./my-images",
+        "widefield plan ./my-images --method simclr",
+        "widefield plan --examples 1e8 --image-size 224 --device h100",
+    ),
     "pretrain": (
         "widefield pretrain ./my-images --out run",
         "widefield pretrain ./my-images --out run --resume",

@@ -6,21 +6,22 @@ from widefield.cli.config import Config, settings_of
 from widefield.cli.output import Notes, print_json, print_line, print_table
 from widefield.cli.recipe_options import check_settings, with_options
 from widefield.cli.signature import Json, like
-from widefield.core.lines import format_duration
+from widefield.core.published import PUBLISHED_DEVICES
 
 
 @with_options
 @like("widefield.workflows.plan")
 def plan(
-    data: str,
+    data: str | None = None,
     *,
+    examples: float | None = None,
     recipe: str = "default",
     config: Config = None,
     json: Json = False,
     **arguments: Any,
 ) -> None:
     """Plan a run, and print its memory and time."""
-    check_settings(arguments)
+    check_settings(arguments, devices=() if examples is None else PUBLISHED_DEVICES)
     settings = settings_of(recipe, config)
 
     from widefield.core.hardware import keep_freed_memory
@@ -28,7 +29,7 @@ def plan(
 
     keep_freed_memory()
     notes = Notes()
-    run_plan = call(data, recipe=settings, on_note=notes.on_note, **arguments)
+    run_plan = call(data, examples=examples, recipe=settings, on_note=notes.on_note, **arguments)
     if json:
         print_json(run_plan.to_json())
         return
@@ -38,9 +39,7 @@ def plan(
         f"peak: {run_plan.host_bytes / 1e9:.2f} GB of host memory, "
         f"{run_plan.device_bytes / 1e9:.2f} GB {run_plan.device_words}"
     )
-    print_line(
-        f"{run_plan.epoch_seconds:,.1f} s an epoch of {run_plan.steps_per_epoch} steps, "
-        f"{format_duration(run_plan.recipe.epochs * run_plan.epoch_seconds)} in all, with "
-        f"{run_plan.threads} thread{'s' * (run_plan.threads > 1)}"
-    )
+    print_line(run_plan.time_line())
+    if run_plan.scale:
+        print_line(run_plan.scale_line())
     notes.print_others(run_plan.notes)

@@ -2,7 +2,7 @@
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -31,7 +31,7 @@ PYTHON_ONLY = frozenset(
         *("drop_last", "warmup_steps", "checkpoint_minutes", "metrics_every", "attack_steps"),
         *("projector_batch_norm", "head_init", "head_optimizer", "head_update", "head_moments"),
         *("logit_scale", "cross_entropy_weight", "label_smoothing", "head_lr_scale"),
-        "projector_layers",
+        *("projector_layers", "sync_batch_norm"),
         *("head_second_moment", "viewmaker_shape", "viewmaker_clamp", "viewmaker_lr"),
     }
 )
@@ -57,8 +57,12 @@ def check_cli_options(words: list[str]) -> None:
             raise ValueError(f"{option} is not an option of the command line: {hint}")
 
 
-def check_settings(values: Mapping[str, Any]) -> None:
+def check_settings(values: Mapping[str, Any], *, devices: Collection[str] = ()) -> None:
     """Check the given settings of a run as far as that needs no torch.
+
+    Args:
+        values: the settings.
+        devices: other devices that the command takes.
 
     Raises:
         ValueError: an unknown method or view policy, or a value out of its range.
@@ -72,6 +76,8 @@ def check_settings(values: Mapping[str, Any]) -> None:
         elif name == "views":
             for policy in value.split("+"):
                 check_name("views", policy, VIEW_NAMES)
+        elif name == "device":
+            check_name("device", value, (*typing.get_args(_hints()["device"]), *devices))
         elif name in hints and name not in ("encoder", "init", "teacher"):
             check(option_of(name), hints[name], value)
 
@@ -139,14 +145,18 @@ def with_options(
     return with_parameters(command, [*fixed, *(all_options() if options is None else options)])
 
 
-def _kinds() -> dict[str, Any]:
-    """Return type and range of every setting, str for method, views and encoder."""
+def _hints() -> dict[str, Any]:
+    """Return type and range of every setting in Python, str for method, views and encoder."""
     typed = {"MethodConfig": str, "ViewSettings": str, "EncoderSettings": str, "Module": str}
-    hints = typing.get_type_hints(RecipeArguments, localns=typed, include_extras=True)
-    return hints | {
-        "init": str | None,
-        "teacher": list[str],
-    }
+    return typing.get_type_hints(RecipeArguments, localns=typed, include_extras=True)
+
+
+def _kinds() -> dict[str, Any]:
+    """Return type and range of every setting on the command line.
+
+    `check_settings` checks the device, because `plan` takes more of them than there are here.
+    """
+    return _hints() | {"init": str | None, "teacher": list[str], "device": str}
 
 
 def _option(name: str, kind: Any, text: str = "", place: Group | None = None) -> inspect.Parameter:

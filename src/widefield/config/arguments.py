@@ -34,6 +34,7 @@ class RecipeArguments(TypedDict, total=False):
     epochs: Annotated[int, Ge(1)]
     batch_size: Annotated[int, Ge(1)]
     micro_batch: Annotated[int | None, Ge(1)]
+    sync_batch_norm: bool
     optimizer: Literal["adamw", "sgd", "lars"]
     schedule: Literal["cosine", "constant"]
     weight_decay: Annotated[float, Ge(0)]

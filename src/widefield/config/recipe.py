@@ -56,6 +56,8 @@ class Recipe(Settings):
     """Examples a step, over all processes; by default fewer for fewer than 4,096 examples."""
     micro_batch: Annotated[int | None, Ge(1)] = None
     """Examples that pass through the encoder at a time, by default all: fewer take less memory."""
+    sync_batch_norm: bool = False
+    """Normalize over the batches of all processes, where batch normalization is."""
     optimizer: Literal["adamw", "sgd", "lars"] = "adamw"
     """Optimizer of encoder and projector; sgd and lars have momentum 0.9."""
     schedule: Schedule = "cosine"
@@ -73,7 +75,7 @@ class Recipe(Settings):
     precision: Literal["auto", "32", "bf16"] = "auto"
     """Precision of the encoder; auto takes bf16 where the machine has it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Device to train on; auto takes a GPU where there is one."""
+    """Device to train on: auto, cpu or cuda; auto takes a GPU where there is one."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """Seed of weights, rows, batch order, views and planted features."""
     max_examples: Annotated[int | None, Gt(0)] = None

@@ -1,7 +1,8 @@
 """Data specs: `BASE[:channels|:pages][:train|:test][+PLANT[:OPTION[=VALUE]]...]...`.
 
 BASE is `photos`, `spoken` or `motion` (built in), `cifar10` or `cifar100` (torchvision's, never
-downloaded), a folder, a file of `data.readers.paths`, or a URL without "+". The default split of
+downloaded), a folder, a file of `data.readers.paths`, a URL without "+", or a data set of the
+Hugging Face Hub, `hf:OWNER/NAME[/SPLIT]`. The default split of
 built-in data is `train`, and all of a path. `PATH:train` and `PATH:test` divide a path 80 / 20 by a
 hash of the relative path, or by the column `split` of a table. A path may contain ":" and "+" if it
 exists. Write `./photos` for a folder with the name of a built-in source.
@@ -22,7 +23,7 @@ BUILT_IN = ("photos", "spoken", "motion", "cifar10", "cifar100")
 MEMORY = "memory"
 """Name of arrays in memory; a file of that name is stored with its absolute path."""
 _NEIGHBORS = 1_000
-_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9.-]*://[^+\s]+")
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9.-]*://[^+\s]+|hf:\w[\w.-]*(?:/\w[\w.-]*){1,2}")
 
 Split = Literal["train", "test"]
 """Split of a source."""
@@ -146,11 +147,11 @@ def _is_path(text: str) -> bool:
 
 
 def is_url(text: str) -> bool:
-    """Return whether a base is a URL, such as s3://bucket/shards.
+    """Return whether a base is a URL, such as s3://bucket/shards, or a name of the Hub.
 
     Example:
-        >>> is_url("s3://bucket/a.tar"), is_url("./a.tar")
-        (True, False)
+        >>> [is_url(text) for text in ("s3://bucket/a.tar", "hf:owner/name", "./a.tar")]
+        [True, True, False]
     """
     return _URL.fullmatch(text) is not None
 

@@ -28,6 +28,7 @@ from widefield.train.manifest import Growth
 from widefield.train.optim import build_optimizer, freeze_init, learning_rates
 from widefield.train.state import TrainState
 from widefield.train.step import PretrainModel
+from widefield.train.sync_batch_norm import synchronize_batch_norm
 from widefield.views.base import Augmentation
 
 _SEED_STRIDE = 1_000_003  # between the seeds of two ranks
@@ -145,6 +146,8 @@ def build(
         norm for network in (encoder, *frozen) for norm in freeze_init(network, recipe)
     ]
     model = PretrainModel(encoder, method, frozen_modules, micro_batch=recipe.micro_batch)
+    if recipe.sync_batch_norm and shard.world > 1:
+        synchronize_batch_norm(model)
     return TrainState(
         model=model,
         optimizer=build_optimizer(model, recipe),

@@ -283,7 +283,7 @@ class PretrainRun:
             done=self.state.step,
         )
         callbacks = {
-            "on_step": _chain(self._log_step, on_step, self._stop_if_requested, self._save_in_time),
+            "on_step": _chain(self._log_step, on_step, self._stop_or_save),
             "on_epoch": _chain(self._after_epoch, on_epoch, self._stop_if_requested),
         }
         with self.request, self.bar:
@@ -320,26 +320,28 @@ class PretrainRun:
         if self.ranks.is_rank_zero:
             self.step_log.add(metrics)
 
-    def _save_in_time(self, metrics: StepMetrics) -> None:
-        """Save a checkpoint within an epoch if it is time for one, on all ranks at once.
-
-        After the last step of an epoch, the epoch is finished first.
-        """
-        if self.state.epoch_step == self.loader.steps_per_epoch:
-            return
-        wait = checkpoint_interval(self.recipe.checkpoint_minutes, self._save_seconds)
-        if self.ranks.max(time.monotonic() - self._saved_at >= wait):
-            self._checkpoint()
-
-    def _stop_if_requested(self, metrics: StepMetrics) -> None:
-        """Stop all ranks after the same step, if any of them got a signal.
+    def _stop_or_save(self, metrics: StepMetrics) -> None:
+        """Stop all ranks after the same step if one got a signal, or save a checkpoint in time.
 
         After the last step of an epoch, the epoch is finished and logged first.
         """
         if self.state.epoch_step == self.loader.steps_per_epoch:
             return
-        self.stopped_by = self.ranks.max(self.request.signal)
-        if self.stopped_by:
+        wait = checkpoint_interval(self.recipe.checkpoint_minutes, self._save_seconds)
+        is_due = time.monotonic() - self._saved_at >= wait
+        asked = self.ranks.max(2 * self.request.signal + is_due)  # both in one message
+        self._stop(asked // 2, metrics)
+        if asked:
+            self._checkpoint()
+
+    def _stop_if_requested(self, metrics: StepMetrics) -> None:
+        """Stop all ranks after an epoch, if one got a signal."""
+        self._stop(self.ranks.max(self.request.signal), metrics)
+
+    def _stop(self, sign: int, metrics: StepMetrics) -> None:
+        """Stop if there was a signal, which ends the run after its checkpoint."""
+        self.stopped_by = sign
+        if sign:
             if self.state.epoch_step:  # else the epoch is counted
                 self._count(metrics)
             raise Stop

@@ -1,15 +1,14 @@
 """Estimate of memory and time of a run, from a few trial steps."""
 
-import dataclasses
 import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import torch
 from rich.console import Console
@@ -17,19 +16,27 @@ from torch import Tensor
 
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
-from widefield.core.hardware import choose_device, choose_precision, machine
+from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.input_errors import input_errors
 from widefield.core.types import Batch, OnNote, Part
 from widefield.data import Dataset, open_dataset, steps_per_epoch
 from widefield.data.open import Data
 from widefield.encoders import Encoder
 from widefield.inference.features import send_notes
-from widefield.report.notebook import notebook_html
 from widefield.train.distributed import DistributedContext
 from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import TrainStep, set_learning_rate
 from widefield.train.threads import check_threads, choose_threads, limited_threads
+from widefield.workflows.plan_examples import plan_examples
+from widefield.workflows.planned import (
+    Plan,
+    optimizer_state,
+    per_element,
+    saved_bytes,
+    total_bytes,
+    weights_of,
+)
 from widefield.workflows.setup import Setup
 
 STEPS_PER_ROUND = 6
@@ -41,67 +48,11 @@ IDLE_STEPS = 200
 """Steps that a row misses between rounds, or those of an epoch if fewer: the longest catch-up."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """Estimated memory and time of a run."""
-
-    recipe: Recipe
-    """The resolved recipe."""
-    examples: int
-    steps_per_epoch: int
-    parts: dict[str, Part]
-    """`data`, `head` (rows), `moments` (of the rows), `weights`, `optimizer` and `activations`:
-    on a GPU the measured peak of a step, else the tensors saved for its backward pass."""
-    host_bytes: int
-    """Expected peak memory of the process, including libraries."""
-    device_bytes: int
-    """Expected peak memory on the device; without a GPU the part of `host_bytes` for the model."""
-    epoch_seconds: float
-    """Expected duration, without health checks and checkpoints."""
-    threads: int = 1
-    """CPU threads of the run."""
-    notes: tuple[str, ...] = ()
-    """Advice on settings, one line each."""
-
-    @property
-    def device_words(self) -> str:
-        """`device_bytes` in words."""
-        cuda = choose_device(self.recipe.device).type == "cuda"
-        return "on the GPU" if cuda else "of it for model and step"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, under the names of the fields."""
-        return {
-            "host_bytes": self.host_bytes,
-            "device_bytes": self.device_bytes,
-            "head_bytes": self.parts["head"].bytes,
-            "epoch_seconds": round(self.epoch_seconds, 4),
-            "run_seconds": round(self.recipe.epochs * self.epoch_seconds, 1),
-            "examples": self.examples,
-            "steps_per_epoch": self.steps_per_epoch,
-            "threads": self.threads,
-            "notes": list(self.notes),
-            "parts": {name: dataclasses.asdict(part) for name, part in self.parts.items()},
-            "encoder": self.recipe.encoder.name,
-            "machine": machine(choose_device(self.recipe.device)),
-        }
-
-    def _repr_html_(self) -> str:
-        """Return the memory of each part as a table, for Jupyter."""
-        rows = [[name, f"{p.bytes / 1e6:,.1f}", p.place] for name, p in self.parts.items()]
-        lines = (
-            f"peak: {self.host_bytes / 1e9:.2f} GB of host memory, "
-            f"{self.device_bytes / 1e9:.2f} GB {self.device_words}",
-            f"{self.epoch_seconds:,.1f} s an epoch of {self.steps_per_epoch} steps",
-        )
-        title = f"{self.examples:,} examples"
-        return notebook_html(title, ["", "MB", "where"], rows, (*lines, *self.notes))
-
-
 @input_errors
 def plan(
-    data: Data,
+    data: Data | None = None,
     *,
+    examples: float | None = None,
     recipe: str | Recipe = "default",
     group: str | None = None,
     download: bool = False,
@@ -111,12 +62,16 @@ def plan(
 ) -> Plan:
     """Estimate memory and time of `pretrain` with the same options, from a few trial steps.
 
+    With `examples` in place of data, no step is timed.
+
     Args:
-        data: images or sounds, as for `pretrain`.
+        data: images or sounds, as for `pretrain`; left out with `examples`.
+        examples: number of images, such as 1e8, to plan for without data. Times are lower bounds
+            for the device a100, h100, h200 or l4, and not known for others.
         recipe: name of a recipe: default, s-diet-paper, feature-dropout or solo-learn. In Python
             also a whole one.
         group: examples that belong together, as for `pretrain`.
-        download: fetch the published weights of `init` if they are missing.
+        download: fetch the published weights of `init`, and `hf:` data, if they are missing.
         threads: CPU threads, as for `pretrain`.
         on_note: called before the work with each note on the data and the encoder, such as `print`.
         **settings: settings of the run, its method and its views to change.
@@ -130,6 +85,12 @@ def plan(
         (Part(bytes=8192, place='host'), 16384, 4)
     """
     check_threads(threads)
+    if examples is not None:
+        if data is not None:
+            raise ValueError("examples plans without data: give DATA, or examples")
+        return plan_examples(examples, recipe, settings)
+    if data is None:
+        raise ValueError("there is nothing to plan for: give DATA, or examples, such as 1e8")
     setup = Setup(data, recipe, settings, download=download)
     dataset = open_dataset(data, **setup.recipe.data_options(), group=group)
     resolved, notes, init = setup.finish(dataset)
@@ -204,7 +165,7 @@ class _Trial:
         """Return the bytes of activations, and the seconds of a step whose rows catch up."""
         step = TrainStep(self.run.state, compute=self.run.ranks.compute)
         batches, times = self._batches(), list[float]()
-        activations = self._activation_bytes(step, next(batches))
+        activations = self._activationtotal_bytes(step, next(batches))
         for _ in range(1, STEPS_PER_ROUND):
             step(next(batches))
         for _ in range(1, MAX_ROUNDS):
@@ -228,34 +189,20 @@ class _Trial:
             torch.cuda.synchronize(self.device)
         return time.perf_counter() - start_time
 
-    def _activation_bytes(self, step: TrainStep, batch: Batch) -> int:
+    def _activationtotal_bytes(self, step: TrainStep, batch: Batch) -> int:
         """Return the peak memory of a step on a GPU, else the bytes saved for backward."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
             before = torch.cuda.memory_allocated(self.device)
             step(batch)
-            state = _bytes(self._optimizer_state())  # created by the first step
+            state = total_bytes(self._optimizer_state())  # created by the first step
             return torch.cuda.max_memory_allocated(self.device) - before - state
-        saved = self._saved_bytes(lambda: step(batch))
+        saved = saved_bytes(lambda: step(batch), self._weights())
         part = self.recipe.micro_batch
         if part is not None:  # its activations are created within backward, where hooks see none
             with self.run.ranks.compute.autocast():
-                saved += self._saved_bytes(lambda: self.run.encoder(batch.x[:part]))
+                saved += saved_bytes(lambda: self.run.encoder(batch.x[:part]), self._weights())
         return saved
-
-    def _saved_bytes(self, forward: Callable[[], Any]) -> int:
-        """Return the bytes that `forward` saves for a backward pass, without weights."""
-        saved = dict[int, int]()
-        weights = {x.untyped_storage().data_ptr() for x in self._weights()}
-
-        def pack(x: Tensor) -> Tensor:
-            storage = x.untyped_storage()
-            saved[storage.data_ptr()] = storage.nbytes()
-            return x
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-            forward()
-        return sum(size for ptr, size in saved.items() if ptr not in weights)
 
     def _batches(self) -> Iterator[Batch]:
         """Yield the batches of a round in every epoch."""
@@ -273,36 +220,23 @@ class _Trial:
         state = self.run.state
         by_rows = state.method.memory(len(self.dataset))
         dense = state.method.head_parameters()
-        dense_state = _bytes([x for p in dense for x in _per_element(state.optimizer.state[p])])
+        dense_state = total_bytes([x for p in dense for x in per_element(state.optimizer.state[p])])
         head = by_rows.get("head", Part(bytes=0, place="device"))
         moments = by_rows.get("moments", Part(bytes=dense_state, place="device"))
-        optimizer = _bytes(self._optimizer_state()) - dense_state
+        optimizer = total_bytes(self._optimizer_state()) - dense_state
         return {
             "data": Part(bytes=self.dataset.images.nbytes, place=self.loader.storage),
             "head": head,
             "moments": moments,
-            "weights": Part(bytes=_bytes(self._weights()) - _bytes(dense), place="device"),
+            "weights": Part(
+                bytes=total_bytes(self._weights()) - total_bytes(dense), place="device"
+            ),
             "optimizer": Part(bytes=optimizer, place="device"),
             "activations": Part(bytes=activations, place="device"),
         }
 
     def _weights(self) -> list[Tensor]:
-        """Return parameters and buffers of encoder, method and views."""
-        state = self.run.state
-        modules = (state.model, state.views)
-        return [x for module in modules for x in (*module.parameters(), *module.buffers())]
+        return weights_of(self.run.state)
 
     def _optimizer_state(self) -> list[Tensor]:
-        state = self.run.state
-        optimizers = [x for x in (state.optimizer, state.adversary) if x is not None]
-        entries = [entry for optimizer in optimizers for entry in optimizer.state.values()]
-        return [x for entry in entries for x in _per_element(entry)]
-
-
-def _per_element(entry: dict[str, Tensor]) -> list[Tensor]:
-    """Return the state of an optimizer for each element of a parameter, without its step count."""
-    return [x for x in entry.values() if x.ndim]
-
-
-def _bytes(tensors: list[Tensor] | list[torch.nn.Parameter]) -> int:
-    return sum(x.nbytes for x in tensors)
+        return optimizer_state(self.run.state)

@@ -81,7 +81,7 @@ def pretrain(
             Python also a table or path -> decision.
         resume: resume the run in `out` with its own settings, or with more epochs or another
             device. New examples of the data are added, with new rows of a per-example head.
-        download: fetch the published weights of `init` if they are missing.
+        download: fetch the published weights of `init`, and `hf:` data, if they are missing.
         quiet: show no progress.
         logger: log to wandb or mlflow too, if installed; metrics.csv and files for TensorBoard
             are always written.

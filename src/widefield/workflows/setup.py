@@ -12,6 +12,8 @@ from widefield.config.resolve import InitInfo, RunContext, check, resolve
 from widefield.core.hardware import choose_device
 from widefield.data import Dataset, plant_names
 from widefield.data.open import Data
+from widefield.data.readers import hub
+from widefield.data.spec import parse
 from widefield.encoders import Encoder, give_network, is_own
 from widefield.inference.initial_weights import InitialEncoder, init_name, open_init
 
@@ -23,7 +25,7 @@ class Setup:
         data: as for `pretrain`.
         recipe: name of a recipe, or a whole one.
         overrides: settings of the user.
-        download: fetch published weights that are missing.
+        download: fetch published weights, and data of the Hub, that are missing.
 
     Raises:
         ValueError: invalid settings, a device that is not there, or no such initial weights.
@@ -32,6 +34,8 @@ class Setup:
     def __init__(
         self, data: Data, recipe: str | Recipe, overrides: Mapping[str, Any], *, download: bool
     ) -> None:
+        if download and isinstance(data, str) and parse(data).base.startswith(hub.PREFIX):
+            hub.fetch(parse(data).base)
         self._base, self._overrides = recipe, with_names(overrides)
         checked = check(recipe, self._overrides)  # before weights are loaded
         self._device = choose_device(checked.device)

@@ -1,9 +1,13 @@
 """Sources of other tools: tables, tar and zip files, manifests, URLs, data sets in Python."""
 
 import io
+import json
 import shutil
+import sys
 import tarfile
 from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
 
 import fsspec
 import numpy as np
@@ -215,6 +219,95 @@ def test_urls(forms, reference, tmp_path, monkeypatch):
         open_dataset("memory://w44/no.tar")
     with pytest.raises(ValueError, match=r"install what it needs, pip install 'widefield\[urls\]'"):
         open_dataset("nosuch://bucket/a.tar")
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A stand-in for the package `datasets`, and the names that it was asked for."""
+    asked = []
+
+    class Splits:
+        def save_to_disk(self, path):
+            for split in ("train", "validation"):
+                (Path(path) / split).mkdir(parents=True)
+                saved = made_sources.hugging_face(FILES, Path(path) / split)
+                for file in saved.iterdir():
+                    file.rename(Path(path) / split / file.name)
+                saved.rmdir()
+            text = json.dumps({"splits": ["train", "validation"]})
+            (Path(path) / "dataset_dict.json").write_text(text)
+
+    def load_dataset(name):
+        asked.append(name)
+        if name == "owner/none":
+            raise RuntimeError("no such\ndata set")
+        return Splits()
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    return asked
+
+
+def test_a_data_set_of_the_hub_is_fetched_on_request_alone(hub, reference, tmp_path):
+    with pytest.raises(ValueError, match="'hf:owner/name/train' is not on this machine: add --dow"):
+        open_dataset("hf:owner/name/train")
+    assert hub == []
+    settings = {**SHORT, "epochs": 1, "quiet": True}
+    run = tmp_path / "run"
+    pretrain("hf:owner/name/train", out=run, download=True, **settings)
+    assert hub == ["owner/name"]
+    dataset = open_dataset("hf:owner/name/validation")
+    assert (dataset.digests() == reference.digests()).all()
+    assert dataset.classes == {"class": CLASSES}
+    assert dataset.spec == "hf:owner/name/validation"
+    assert len(open_dataset("hf:owner/name/train:test")) < 30
+    for name in ("hf:owner/name", "hf:owner/name/test"):
+        with pytest.raises(ValueError, match="has the splits train, validation: name one of them"):
+            open_dataset(name)
+    pretrain("hf:owner/name/train", out=run, resume=True, download=True, epochs=2, quiet=True)
+    assert hub == ["owner/name"]  # once
+
+
+def test_what_cannot_be_fetched_is_one_line(hub, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"cannot fetch 'hf:owner/none': no such data set$"):
+        pretrain("hf:owner/none", out=tmp_path / "run", download=True)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ValueError, match="needs the package datasets: pip install datasets"):
+        pretrain("hf:owner/name", out=tmp_path / "run", download=True)
+    assert not (tmp_path / "run").exists()
+    assert not list((tmp_path / "cache").rglob("*.draft"))
+
+
+def test_copies_of_urls_are_limited(forms, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    memory = fsspec.filesystem("memory")
+    size = forms["tar"].stat().st_size
+    for i in range(3):
+        memory.put(str(forms["tar"]), f"/limited/{i}.tar")
+
+    def kept():
+        return sorted(file.name for file in (tmp_path / "widefield" / "urls").rglob("*.tar"))
+
+    monkeypatch.setenv("WIDEFIELD_URL_CACHE_GB", str(2.5 * size / 1e9))
+    for i in (0, 1, 0, 2):  # the first is used again
+        open_dataset(f"memory://limited/{i}.tar")
+    assert kept() == ["0.tar", "2.tar"]
+    monkeypatch.setenv("WIDEFIELD_URL_CACHE_GB", "0")
+    open_dataset("memory://limited/1.tar")
+    assert kept() == ["1.tar"]  # the one in use stays
+    monkeypatch.setenv("WIDEFIELD_URL_CACHE_GB", "much")
+    with pytest.raises(ValueError, match="WIDEFIELD_URL_CACHE_GB is 'much': give a number of GB"):
+        open_dataset("memory://limited/1.tar")
+
+
+@pytest.mark.parametrize("suffix", [".tar.gz", ".tgz", ".tar.bz2", ".tar.xz"])
+def test_compressed_tar_files_name_the_remedy(tmp_path, suffix):
+    path = tmp_path / f"images{suffix}"
+    with tarfile.open(path, f"w:{'gz' if 'g' in suffix else suffix.split('.')[-1]}") as archive:
+        add(archive, "a/0.png", FILES["ant/000.png"])
+    for data in (path, tmp_path):
+        with pytest.raises(ValueError, match=r"is a compressed tar file, .*: unpack each once"):
+            open_dataset(data)
 
 
 def test_a_column_split(tmp_path):

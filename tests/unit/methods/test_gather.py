@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ranks import in_processes
 from small_run import small_facts, small_recipe
-from two_processes import in_two_processes
 from widefield.core.gather import gather, rank_and_world
 from widefield.core.types import WHOLE, Shard
 from widefield.methods import METHODS
@@ -146,7 +146,7 @@ def check_all(rank: int) -> None:
 
 
 def test_loss_and_gradient_equal_those_of_one_process() -> None:
-    in_two_processes(check_all)
+    in_processes(2, check_all)
 
 
 def test_one_process_gathers_itself() -> None:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, distributed
 
+from ranks import in_processes
 from small_run import STEPS, batch, train_step
-from two_processes import in_two_processes
 from widefield.core.types import Batch, Shard
 from widefield.methods import METHODS
 from widefield.train.adversary import adversary_log, loss_gradients
@@ -200,4 +200,4 @@ def check_method(rank: int, method: str) -> None:
 
 
 def test_two_processes_take_one_step_of_the_adversary() -> None:
-    in_two_processes(check_two)
+    in_processes(2, check_two)

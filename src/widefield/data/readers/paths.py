@@ -13,7 +13,7 @@ from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.examples import Examples
 from widefield.data.labels import path_column
-from widefield.data.readers import hdf5, manifest, remote, tables, tars
+from widefield.data.readers import hdf5, hub, manifest, remote, tables, tars
 from widefield.data.readers.arrays import read_arrays_by_key, read_npy, read_npz, read_windows
 from widefield.data.readers.images import read_folder
 from widefield.data.readers.windows import read_parquet
@@ -50,6 +50,8 @@ def read_path(path: Path, *, labels: bool) -> Examples:
         return manifest.read_manifest(path)
     if suffix in hdf5.HDF5_SUFFIXES:
         return _of_arrays(hdf5.read_hdf5(path), path)
+    if tars.is_compressed(path.name):
+        raise ValueError(tars.COMPRESSED.format(source))
     raise ValueError(f"{source} is neither {_KINDS}")
 
 
@@ -64,11 +66,13 @@ def _check_readable(path: Path) -> None:
 
 
 def read_url(url: str, *, labels: bool) -> Examples:
-    """Read what a URL names: a file is copied into the cache, images in a folder are not.
+    """Read what a URL or a name of the Hub names: a file of a URL is copied into the cache.
 
     Raises:
         ValueError: it cannot be read, or the package of its protocol is missing.
     """
+    if url.startswith(hub.PREFIX):
+        return hub.read_hub(url)
     if remote.is_folder(url):
         return remote.read_remote_folder(url, labels=labels)
     return read_path(remote.fetch(url), labels=labels)
@@ -78,6 +82,8 @@ def _read_folder(folder: Path, *, labels: bool) -> Examples:
     """Read a saved data set, shards, or files of images or sounds."""
     if tables.is_saved(folder):
         return tables.read_saved(folder)
+    if _shards(folder, tars.PACKED_SUFFIXES):
+        raise ValueError(tars.COMPRESSED.format(f"'{folder}'"))
     for suffixes in (tars.TAR_SUFFIXES, (".parquet",)):
         shards = _shards(folder, suffixes)
         if shards:

@@ -1,8 +1,11 @@
 """URLs as a source, through fsspec: a file is copied into the cache, a folder is read as it is."""
 
 import hashlib
+import math
 import os
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,9 @@ from widefield.data.cache import CacheError, cache_folder, digest, make_cache_fo
 from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples
 from widefield.data.readers.images import classes_of_folders, image_suffixes
+
+LIMIT_VARIABLE, LIMIT_GB = "WIDEFIELD_URL_CACHE_GB", 50.0
+"""The environment variable of the most GB of copied files, and its default."""
 
 
 class RemoteFiles(Sequence[Encoded]):
@@ -31,11 +37,15 @@ class RemoteFiles(Sequence[Encoded]):
 def fetch(url: str) -> Path:
     """Copy the file of a URL into the cache, if the copy there is not current, and return its path.
 
+    The copies that were used least recently are removed where all exceed the limit.
+
     Raises:
-        ValueError: it does not exist or cannot be read, or the package of its protocol is missing.
+        ValueError: it does not exist or cannot be read, the package of its protocol is missing, or
+            the limit is no number.
         CacheError: the cache cannot be written.
     """
     system, path = _system_of(url)
+    limit = _limit()
     try:
         info = system.info(path)
         state = repr((url, info.get("size"), info.get("mtime"), info.get("ETag")))
@@ -49,11 +59,39 @@ def fetch(url: str) -> Path:
                 draft.rename(local)
             finally:
                 draft.unlink(missing_ok=True)
+        local.parent.touch()
+        _prune(local.parent, limit)
     except CacheError:
         raise
     except Exception as error:  # each protocol has errors of its own
         raise _unreadable(url, error) from error
     return local
+
+
+def _limit() -> float:
+    """Return the most bytes of copied files."""
+    text = os.environ.get(LIMIT_VARIABLE, str(LIMIT_GB))
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = math.nan
+    if not limit >= 0:
+        raise ValueError(f"{LIMIT_VARIABLE} is {text!r}: give a number of GB, such as {LIMIT_GB:g}")
+    return 1e9 * limit
+
+
+def _prune(current: Path, limit: float) -> None:
+    """Remove the least recently used copies, but not `current`, until all fit into the limit."""
+    entries: list[tuple[float, int, Path]] = []
+    for entry in current.parent.iterdir():
+        with suppress(OSError):  # another process may be removing it
+            size = sum(file.stat().st_size for file in entry.iterdir())
+            entries.append((entry.stat().st_mtime, size, entry))
+    total = sum(size for _, size, _ in entries)
+    for _, size, entry in sorted(entries):
+        if total > limit and entry != current:
+            shutil.rmtree(entry, ignore_errors=True)
+            total -= size
 
 
 def is_folder(url: str) -> bool:

@@ -24,6 +24,12 @@ from widefield.data.readers.tasks import read_tasks
 from widefield.data.skipped import Skipped
 
 TAR_SUFFIXES = (".tar",)
+PACKED_SUFFIXES = (".tgz", ".gz", ".bz2", ".xz", ".zst")
+"""Last suffixes of compressed tar files."""
+COMPRESSED = (
+    "{} is a compressed tar file, or holds some, in which images have no offset: unpack each once, "
+    "as with gunzip, and give the .tar files"
+)
 _CUT_OFF = "the shard ends early"
 _LARGEST_LABELS = 1 << 20
 """Most bytes of a member with labels."""
@@ -101,6 +107,17 @@ def read_tars(files: Sequence[Path], source: str, *, labels: bool = False) -> Ex
         task = _Task({}, {}, ()) if labels else _Task(*classes_of_folders(paths, source))
         return _examples(names, contents, files, task, skipped)
     return _of_samples(files, images, sidecars, skipped)
+
+
+def is_compressed(name: str) -> bool:
+    """Return whether a file name is that of a compressed tar file.
+
+    Example:
+        >>> [is_compressed(name) for name in ("a.tar.gz", "a.tgz", "a.csv.gz")]
+        [True, True, False]
+    """
+    stem, suffix = os.path.splitext(name.lower())
+    return suffix in PACKED_SUFFIXES and (suffix == ".tgz" or stem.endswith(".tar"))
 
 
 def read_zip(file: Path, *, labels: bool = False) -> Examples:
