@@ -52,6 +52,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "views": views.views,
     "plants": plants.plants,
     "decoders": data.decoders,
+    "reading": data.reading,
     "scale": data.scale,
     "diagnostics": audit.diagnostics,
     "audit-calibration": audit.calibration,

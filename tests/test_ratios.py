@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from ratios import catch_up, data, head, probe, readout, step, views
+from ratios import catch_up, data, decoder, head, probe, readout, step, views
 from ratios.timing import steady_ratio, turn_by_turn
 from widefield.methods import METHODS
 from widefield.metrics import health, singular_values
@@ -221,8 +221,16 @@ def test_a_refused_measurement_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_encoded_images_are_read_beside_the_bare_decoder() -> None:
+    found = decoder.bench(files=4, side=64, sizes=(16, 24), rounds=2, **ANY)
+    ours = ("encoded@16/decoder", "encoded@24/decoder", "encoded@24/torchvision")
+    assert tuple(found["ratios"]) == ours
+    assert all(ratio > 0 for ratio in found["ratios"].values())
+    assert found["values"]["threads"] >= 1
+
+
 def test_opening_data_is_measured_beside_the_bare_calls() -> None:
-    found = data.bench(files=20, examples=600, rows=1_000, rounds=2, **ANY)
+    found = data.bench(files=20, examples=600, image_size=16, rows=1_000, rounds=2, **ANY)
     assert found["ratios"].keys() == {"index/scandir", "cache/memmap"}
     assert all(ratio > 0 for ratio in found["ratios"].values())
     assert 0 <= found["values"]["manifest_seconds"] < 60

@@ -33,7 +33,8 @@ _FILES_IN_FOLDER = 500
 def bench(
     *,
     files: int = 50_000,
-    examples: int = 20_000,
+    examples: int = 4_000,
+    image_size: int = 96,
     rows: int = 10_000_000,
     rounds: int = 6,
     tolerance: float = 0.2,
@@ -46,8 +47,8 @@ def bench(
     Returns:
         `ratios`: medians over the rounds of `index/scandir`, the listing of a folder of `files`
         images over a bare scandir and stat of the same; and `cache/memmap`, examples per second of
-        a loader over the cache on disk and of a plain memory map of `examples` images of 32 pixels
-        in the same order;
+        a loader over the cache on disk and of a plain memory map of `examples` images of
+        `image_size` pixels in the same order;
         `values`: the seconds of the second opening of the folder, whose pixels are cached; seconds
         and bytes of opening a Parquet manifest of `rows` images, in a process of its own.
 
@@ -62,7 +63,7 @@ def bench(
             listed = turn_by_turn(listing, rounds, cpu, clock)
             open_dataset(folder, memory_budget=0)
             again = min(_seconds(lambda: open_dataset(folder, memory_budget=0)) for _ in range(3))
-            reading = turn_by_turn(_readers(Path(temp), examples), rounds, cpu, clock)
+            reading = turn_by_turn(_readers(Path(temp), examples, image_size), rounds, cpu, clock)
         manifest = write_manifest(Path(temp), rows)
         with get_context("spawn").Pool(1) as pool:
             seconds, size = pool.apply(open_manifest, (manifest,))
@@ -73,6 +74,7 @@ def bench(
         },
         "values": {
             "files": files,
+            "image_size": image_size,
             "index_seconds": statistics.median(listed["ours"]),
             "second_open_seconds": again,
             "manifest_rows": rows,
@@ -114,9 +116,9 @@ def _seconds(call: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
-def _readers(folder: Path, count: int) -> dict[str, Callable[[], object]]:
+def _readers(folder: Path, count: int, side: int) -> dict[str, Callable[[], object]]:
     """Return an epoch of the loader over the cache on disk, and over a plain memory map."""
-    x = np.random.default_rng(0).integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
+    x = np.random.default_rng(0).integers(0, 256, (count, side, side, 3), dtype=np.uint8)
     np.savez(folder / "x.npz", x=x)
     dataset = open_dataset(folder / "x.npz", memory_budget=0)
     loader = Loader(dataset, batch_size=256, device=torch.device("cpu"))
@@ -127,9 +129,11 @@ def _readers(folder: Path, count: int) -> dict[str, Callable[[], object]]:
         for _ in loader.epoch(0):
             pass
 
-    def epoch_of_map() -> None:
-        for index in loader.order(0):
-            torch.from_numpy(plain[index]).permute(0, 3, 1, 2).to(torch.float32).div_(255)
+    def epoch_of_map() -> torch.Tensor:
+        batch = torch.empty(0)
+        for index in loader.order(0):  # keeps a batch until the next is there, as a training loop
+            batch = torch.from_numpy(plain[index]).permute(0, 3, 1, 2).to(torch.float32).div_(255)
+        return batch
 
     return {"cache": epoch_of_loader, "memmap": epoch_of_map}
 

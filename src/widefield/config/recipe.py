@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from widefield.core.names import check_name
 from widefield.core.settings import Settings
-from widefield.core.types import Fit, Pixels, parse_size, size_text
+from widefield.core.types import Fit, PixelStorage, parse_size, size_text
 from widefield.encoders import EncoderSettings
 from widefield.methods import METHODS, MethodConfig
 from widefield.views import VIEWS, ViewSettings
@@ -82,7 +82,7 @@ class Recipe(Settings):
     """Side of square images or HEIGHTxWIDTH; by default the data's, or a multiple of 32."""
     fit: Fit = "crop"
     """Images of another shape: crop cuts around the center, pad adds black, squash does neither."""
-    pixels: Pixels = "auto"
+    pixels: PixelStorage = "auto"
     """Keep decoded images, or encoded ones that are decoded at each read; auto goes by space."""
     seconds: Annotated[float | None, Gt(0)] = None
     """Length of an example of sounds; by default 1."""

@@ -12,7 +12,7 @@ from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, named_recipe
 from widefield.core.hardware import choose_precision
 from widefield.core.memory import Memory
-from widefield.core.types import InputSpec, Kind, Pixels, Size, size_text
+from widefield.core.types import InputSpec, Kind, PixelStorage, Size, size_text
 from widefield.data import Dataset, steps_per_epoch
 from widefield.encoders import EncoderConfig, EncoderSettings, family_of
 from widefield.methods import HeadMethodConfig
@@ -40,7 +40,7 @@ class RunContext:
     kind: Kind = "images"
     rate: int | None = None
     """Samples per second of sounds, Hz."""
-    pixels: Pixels = "decoded"
+    pixels: PixelStorage = "decoded"
     """How the images are kept."""
     planted: Collection[str] = ()
     """Names of the planted features."""

@@ -36,7 +36,7 @@ Fit = Literal["crop", "pad", "squash"]
 """How images of another shape are brought to a size: cut around the center, padded with black, or
 resized without regard to their shape."""
 
-Pixels = Literal["auto", "decoded", "encoded"]
+PixelStorage = Literal["auto", "decoded", "encoded"]
 """How pixels are kept: decoded once, or encoded and decoded at each read; auto goes by space."""
 
 ImageSize = int | str | Size
@@ -274,7 +274,7 @@ class Batch:
     labels: dict[str, Tensor] = field(default_factory=dict)
     """Class ids of each task, int64 [B]."""
     mask: Tensor | None = None
-    """Pixels of the planted object, bool [B, 1 or C, H, W], if the loader provides them."""
+    """PixelStorage of the planted object, bool [B, 1 or C, H, W], if the loader provides them."""
     crops: tuple[Tensor, ...] = ()
     """Random crops of the images at full resolution, one for each view, [B, C, H, W], if they were
     decoded for this batch; `x` is the first."""

@@ -4,7 +4,7 @@ import queue
 import threading
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -257,24 +257,21 @@ def _prefetch(items: Iterator[T]) -> Generator[T, None, None]:
 
     The thread ends after the last item, after an error (raised here), or when the consumer stops.
     """
-    ready: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(_PREFETCH)
-    stop = threading.Event()
-
-    def put_item(item: T | None, error: BaseException | None = None) -> None:
-        while not stop.is_set():
-            with suppress(queue.Full):
-                ready.put((item, error), timeout=0.1)
-                return
+    ready = queue.SimpleQueue[tuple[T | None, BaseException | None]]()
+    space, stop = queue.SimpleQueue[None](), threading.Event()
+    for _ in range(_PREFETCH):
+        space.put(None)
 
     def read() -> None:
         try:
             for item in items:
-                put_item(item)
+                space.get()
                 if stop.is_set():
                     return
-            put_item(None)
+                ready.put((item, None))
+            ready.put((None, None))
         except BaseException as error:
-            put_item(None, error)
+            ready.put((None, error))
 
     thread = threading.Thread(target=read, name="widefield-read-ahead", daemon=True)
     thread.start()
@@ -285,7 +282,9 @@ def _prefetch(items: Iterator[T]) -> Generator[T, None, None]:
                 raise error
             if item is None:
                 return
+            space.put(None)
             yield item
     finally:
         stop.set()
+        space.put(None)
         thread.join()

@@ -18,7 +18,7 @@ from widefield.core.types import (
     BlackWhite,
     Fit,
     Kind,
-    Pixels,
+    PixelStorage,
     ProgressCallback,
     Range,
     Size,
@@ -109,7 +109,7 @@ def open_dataset(
     seconds: float | None = None,
     sample_rate: int | None = None,
     fit: Fit = "crop",
-    pixels: Pixels = "auto",
+    pixels: PixelStorage = "auto",
     memory_budget: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> Dataset:
@@ -156,7 +156,7 @@ def open_dataset(
     if black_white is not None and not is_black_white(black_white):
         raise ValueError(f"black_white is {black_white!r}; expected two numbers, black < white")
     check_name("fit", fit, get_args(Fit))
-    check_name("pixels", pixels, get_args(Pixels))
+    check_name("pixels", pixels, get_args(PixelStorage))
     spec, examples = _read(data, size, labels=labels is not None)
     excluded = excluded_names(exclude, examples.names, spec.base)
     if labels is not None:
@@ -320,7 +320,7 @@ def _open(
     max_examples: int | None,
     black_white: BlackWhite | None,
     fit: Fit,
-    pixels: Pixels,
+    pixels: PixelStorage,
     memory_budget: int | None,
     progress: ProgressCallback | None,
 ) -> Dataset:
