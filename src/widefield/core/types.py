@@ -274,7 +274,7 @@ class Batch:
     labels: dict[str, Tensor] = field(default_factory=dict)
     """Class ids of each task, int64 [B]."""
     mask: Tensor | None = None
-    """PixelStorage of the planted object, bool [B, 1 or C, H, W], if the loader provides them."""
+    """Pixels of the planted object, bool [B, 1 or C, H, W], if the loader provides them."""
     crops: tuple[Tensor, ...] = ()
     """Random crops of the images at full resolution, one for each view, [B, C, H, W], if they were
     decoded for this batch; `x` is the first."""
