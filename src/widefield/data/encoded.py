@@ -115,7 +115,6 @@ class EncodedImages:
         Raises:
             ValueError: a file cannot be read any more.
         """
-
         rows = iter(range(len(index)))  # shared: a thread takes the next row when it is free
 
         def work() -> None:
