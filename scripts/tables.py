@@ -53,6 +53,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "views": views.views,
     "plants": plants.plants,
     "decoders": data.decoders,
+    "reading": data.reading,
     "scale": data.scale,
     "exchanged": cluster.exchanged,
     "waiting": cluster.waiting,

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import scale
-from ratios import catch_up, head, probe, readout, step, views
+from ratios import catch_up, data, decoder, head, probe, readout, step, views
 from ratios.timing import steady_ratio, turn_by_turn
 from widefield.methods import METHODS
 from widefield.metrics import health, singular_values
@@ -227,3 +227,17 @@ def test_numbers_of_examples_are_opened_in_a_process_of_their_own() -> None:
     assert row["examples"] == 1_000
     assert row["open_bytes"] >= 0 < row["manifest_bytes"]
     assert 0 < row["open_seconds"] < 60
+
+
+def test_encoded_images_are_read_beside_the_bare_decoder() -> None:
+    found = decoder.bench(files=4, side=64, sizes=(16, 24), rounds=2, **ANY)
+    ours = ("encoded@16/decoder", "encoded@24/decoder", "encoded@24/torchvision")
+    assert tuple(found["ratios"]) == ours
+    assert all(ratio > 0 for ratio in found["ratios"].values())
+    assert found["values"]["threads"] >= 1
+
+
+def test_opening_data_is_measured_beside_the_bare_calls() -> None:
+    found = data.bench(files=20, examples=600, image_size=16, rounds=2, **ANY)
+    assert found["ratios"].keys() == {"index/scandir", "cache/memmap"}
+    assert all(ratio > 0 for ratio in found["ratios"].values())

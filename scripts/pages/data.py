@@ -1,6 +1,6 @@
 """Tables of decoders, and of the costs of data of any number of examples."""
 
-from pages.format import ratio, read
+from pages.format import ratio, read, table, whole
 
 _PIXELS, _ENCODED = 224 * 224 * 3, 110_000
 """Bytes of an image of 224 pixels, decoded and as a JPEG file of ImageNet."""
@@ -14,13 +14,32 @@ def decoders() -> str:
     lines = ["| decoder | images/s, whole | over Pillow | over Pillow, scaled to 1/2 |"]
     lines.append("| --- | --- | --- | --- |")
     rows = read("decoders")["rows"]
-    whole = {row["decoder"]: row for row in rows if not row["scaled"]}
+    full = {row["decoder"]: row for row in rows if not row["scaled"]}
     scaled = {row["decoder"]: ratio(row["over_pillow"]) for row in rows if row["scaled"]}
-    for name, row in whole.items():
+    for name, row in full.items():
         rate = f"{row['images_per_second']:,.0f}"
         cells = [name, rate, ratio(row["over_pillow"]), scaled.get(name, "not possible")]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def reading() -> str:
+    """Return the table of ratios of listing and reading data to the bare calls."""
+    opened, decoded = read("bench_data"), read("bench_decoder")
+    files = whole(opened["values"]["files"])
+    rows = [
+        (f"listing {files} files, seconds", "scandir and stat", opened["ratios"]["index/scandir"]),
+        (
+            f"decoded at {opened['values']['image_size']} pixels, images/s",
+            "plain memory map",
+            opened["ratios"]["cache/memmap"],
+        ),
+    ]
+    beside = {"decoder": "bare decoder", "torchvision": "decoder and RandomResizedCrop"}
+    for name, value in decoded["ratios"].items():
+        ours, other = name.split("/")
+        rows.append((f"encoded at {ours.partition('@')[2]} pixels, images/s", beside[other], value))
+    return table(("", "beside", "ratio"), [(what, to, ratio(value)) for what, to, value in rows])
 
 
 def scale() -> str:

@@ -33,7 +33,8 @@ def test_embed_takes_a_size_and_says_what_is_cut(command: Command, folder: Path)
     named = ("timm:resnet10t", "images", "--image-size")
     square = command.json("embed", *named, 32, "--out", "a.npz")["notes"]
     cut = "24 of 24 images brought to 32x32: resized by the shorter side, cut around the center"
-    assert f"{cut}, which loses 50% of their area" in square
+    remedy = "pretrain --fit pad or squash keeps it"
+    assert f"{cut}, which loses 50% of their area: {remedy}" in square
     whole = command.json("embed", *named, "32x64", "--out", "b.npz")["notes"]
     assert any(note.endswith("cut around the center") for note in whole)
 

@@ -469,6 +469,7 @@ def _check_same_input(other: FeatureExtractor, data: TrainTest) -> None:
         ("image size", other.image_size, (height, width)),
         ("number of channels", other.channels, channels),
         ("black_white", other.black_white, data.train.black_white),
+        ("fit", other.fit, data.train.fit),
     ):
         if None not in (expected, actual) and expected != actual:
             raise ValueError(

@@ -47,6 +47,8 @@ class RecipeArguments(TypedDict, total=False):
     seed: Annotated[int, Ge(0), Lt(4294967296)]
     max_examples: Annotated[int | None, Gt(0)]
     image_size: Annotated[int | str | None, Gt(0)]
+    fit: Literal["crop", "pad", "squash"]
+    pixels: Literal["auto", "decoded", "encoded"]
     seconds: Annotated[float | None, Gt(0)]
     sample_rate: Annotated[int | None, Ge(1000)]
     checkpoint_every: Annotated[int, Ge(1)]

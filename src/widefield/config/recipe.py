@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from widefield.core.names import check_name
 from widefield.core.settings import Settings
-from widefield.core.types import parse_size, size_text
+from widefield.core.types import Fit, PixelStorage, parse_size, size_text
 from widefield.encoders import EncoderSettings
 from widefield.methods import METHODS, MethodConfig
 from widefield.views import VIEWS, ViewSettings
@@ -82,6 +82,10 @@ class Recipe(Settings):
     """Use a class-balanced first N examples."""
     image_size: Annotated[int | str | None, Gt(0)] = None
     """Side of square images or HEIGHTxWIDTH; by default the data's, or a multiple of 32."""
+    fit: Fit = "crop"
+    """Images of another shape: crop cuts around the center, pad adds black, squash does neither."""
+    pixels: PixelStorage = "auto"
+    """Keep decoded images, or encoded ones that are decoded at each read; auto goes by space."""
     seconds: Annotated[float | None, Gt(0)] = None
     """Length of an example of sounds; by default 1."""
     sample_rate: Annotated[int | None, Ge(1000)] = None
@@ -109,7 +113,7 @@ class Recipe(Settings):
 
     def data_options(self) -> dict[str, Any]:
         """Return the arguments of `open_dataset`."""
-        names = ("max_examples", "seconds", "sample_rate", "seed")
+        names = ("max_examples", "fit", "pixels", "seconds", "sample_rate", "seed")
         size = None if self.image_size is None else parse_size(self.image_size)
         return {name: getattr(self, name) for name in names} | {"image_size": size}
 

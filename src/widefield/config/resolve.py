@@ -12,7 +12,7 @@ from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, named_recipe
 from widefield.core.hardware import choose_precision
 from widefield.core.memory import Memory
-from widefield.core.types import InputSpec, Kind, Size, size_text
+from widefield.core.types import InputSpec, Kind, PixelStorage, Size, size_text
 from widefield.data import Dataset, steps_per_epoch
 from widefield.encoders import EncoderConfig, EncoderSettings, family_of
 from widefield.methods import HeadMethodConfig
@@ -40,6 +40,8 @@ class RunContext:
     kind: Kind = "images"
     rate: int | None = None
     """Samples per second of sounds, Hz."""
+    pixels: PixelStorage = "decoded"
+    """How the images are kept."""
     planted: Collection[str] = ()
     """Names of the planted features."""
     init: InitInfo | None = None
@@ -63,6 +65,7 @@ class RunContext:
             channels=channels,
             kind=dataset.kind,
             rate=dataset.rate,
+            pixels="decoded" if dataset.encoded is None else "encoded",
             device=device,
             bf16=choose_precision("auto", device) == "bf16-mixed",
             memory=Memory.of(device),
@@ -102,7 +105,9 @@ def resolve(
     result = check(recipe, overrides, planted=context.planted, init=context.init)
     bf16 = result.precision == "bf16" or (result.precision == "auto" and context.bf16)
     encoder = result.encoder.resolved(context.device, context.kind)
-    result = replace(result, precision="bf16" if bf16 else "32", encoder=encoder)
+    result = replace(
+        result, precision="bf16" if bf16 else "32", encoder=encoder, pixels=context.pixels
+    )
     if "batch_size" in unset:
         batch_size = batch_size_for(context.examples, max_batch_size=result.batch_size)
         result = replace(result, batch_size=batch_size)

@@ -1,36 +1,53 @@
-"""Geometry of resizing and cutting an image to a size: that of timm's `center` crop."""
+"""Geometry of bringing an image to a size: by default that of timm's `center` crop."""
 
-from widefield.core.types import Size
+from widefield.core.types import Fit, Size
+
+FITS: dict[Fit, str] = {
+    "crop": "by the shorter side, cut around the center",
+    "pad": "by the longer side, padded with black",
+    "squash": "whatever their shape",
+}
+"""How images are resized, in words."""
 
 
-def center_fit(before: Size, size: Size) -> tuple[Size, Size]:
-    """Return (height, width) to resize an image to, and (top, left) of the cut of `size` in it.
+def center_fit(before: Size, size: Size, fit: Fit = "crop") -> tuple[Size, Size]:
+    """Return (height, width) to resize an image to, and (top, left) of `size` in the result.
 
-    The shorter side fits. The other one is rounded down for squares, as by torchvision's `Resize`,
-    and to the nearest for other sizes, as by timm's `ResizeKeepRatio`; the cut is that of
-    torchvision's `CenterCrop`. So `timm.data.create_transform` does the same to each pixel.
+    - `crop`: the shorter side fits, and the longer one is cut.
+    - `pad`: the longer side fits, and borders are added: (top, left) are negative.
+    - `squash`: both sides fit, whatever the shape of the image.
+
+    The other side is rounded down for squares, as by torchvision's `Resize`, and to the nearest for
+    other sizes, as by timm's `ResizeKeepRatio`; the cut is that of torchvision's `CenterCrop`. So
+    `timm.data.create_transform` does the same as `crop` to each pixel.
 
     Example:
-        >>> center_fit((128, 144), (64, 64))
-        ((64, 72), (0, 4))
+        >>> [center_fit((128, 144), (64, 64), fit) for fit in ("crop", "pad", "squash")]
+        [((64, 72), (0, 4)), ((56, 64), (-4, 0)), ((64, 64), (0, 0))]
     """
+    if fit == "squash":
+        return size, (0, 0)
     (height, width), (target_height, target_width) = before, size
+    nearest = min if fit == "crop" else max
     if target_height == target_width:
-        short = min(before)
-        resized = target_height * height // short, target_width * width // short
+        side = nearest(before)
+        resized = target_height * height // side, target_width * width // side
     else:
-        ratio = min(height / target_height, width / target_width)
+        ratio = nearest(height / target_height, width / target_width)
         resized = round(height / ratio), round(width / ratio)
+    resized = max(resized[0], 1), max(resized[1], 1)
     top, left = ((resized[k] - size[k]) / 2 for k in range(2))
     return resized, (round(top), round(left))
 
 
-def cut_share(before: Size, size: Size) -> float:
+def cut_share(before: Size, size: Size, fit: Fit = "crop") -> float:
     """Return the share of the area of an image that `center_fit` cuts off.
 
     Example:
-        >>> cut_share((128, 256), (64, 64))
-        0.5
+        >>> cut_share((128, 256), (64, 64)), cut_share((128, 256), (64, 64), "pad")
+        (0.5, 0.0)
     """
+    if fit != "crop":
+        return 0.0
     (height, width), _ = center_fit(before, size)
     return 1 - size[0] * size[1] / (height * width)

@@ -57,6 +57,16 @@ def bits(seed: int, stream: str, index: ArrayLike) -> NDArray[np.uint64]:
     return splitmix64(start + position * GOLDEN).view(np.uint64)
 
 
+def uniforms(seed: int, stream: str, index: ArrayLike) -> NDArray[np.float64]:
+    """Return uniform numbers in [0, 1) for each `index`.
+
+    Example:
+        >>> bool((uniforms(0, "a", np.arange(4)) < 1).all())
+        True
+    """
+    return (bits(seed, stream, index) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
 def integers(
     seed: int, stream: str, index: ArrayLike, high: int | NDArray[np.int64]
 ) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@ Shapes: B batch, C channels, H height, W width, D features, n examples.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -31,6 +31,13 @@ Range = tuple[float, float]
 
 BlackWhite = Range | tuple[Range, ...]
 """The values that become 0 and 1 in images of more than 8 bits: of all channels, or of each."""
+
+Fit = Literal["crop", "pad", "squash"]
+"""How images of another shape are brought to a size: cut around the center, padded with black, or
+resized without regard to their shape."""
+
+PixelStorage = Literal["auto", "decoded", "encoded"]
+"""How pixels are kept: decoded once, or encoded and decoded at each read; auto goes by space."""
 
 ImageSize = int | str | Size
 """Size of images as users give it: side, `HEIGHTxWIDTH`, or both numbers; pixels."""
@@ -101,6 +108,7 @@ def to_floats(x: Tensor) -> Tensor:
     return x.to(torch.float32).div_(32_768) if x.dtype == torch.int16 else x
 
 
+@runtime_checkable
 class Segmented(Protocol):
     """Examples of several segments each, such as long sounds; features are averaged over them."""
 
@@ -123,8 +131,8 @@ Inputs = NDArray[Any] | Segmented
 class InputSpec:
     """The record of preprocessing: how an example becomes the input of an encoder.
 
-    Every exported file has it. Images are decoded to RGB, resized by the shorter side and cut at
-    the center (`core/center_fit.py`), scaled to [0, 1], and normalized by (x - mean) / std.
+    Every exported file has it. Images are decoded to RGB, brought to the size by `fit`
+    (`core/center_fit.py`), scaled to [0, 1], and normalized by (x - mean) / std.
     """
 
     channels: int = 3
@@ -142,7 +150,7 @@ class InputSpec:
     """Sampling rate of sounds, Hz; None of other examples."""
     interpolation: str = "bicubic"
     """Filter of the resizing, antialiased."""
-    fit: str = "center"
+    fit: Fit = "crop"
     """How images of another shape are brought to `image_size`."""
     guessed: bool = False
     """Whether mean and std are a guess: the file of weights does not state them."""
@@ -246,6 +254,15 @@ class Part:
     place: Place
 
 
+class Crop(NamedTuple):
+    """The distribution of a random crop, that of torchvision's RandomResizedCrop."""
+
+    scale: tuple[float, float]
+    """Minimum and maximum share of the image's area."""
+    ratio: tuple[float, float]
+    """Minimum and maximum width / height, which is log-uniform."""
+
+
 @dataclass(slots=True)
 class Batch:
     """One batch of examples on the device; mutable, so that other training loops can move it."""
@@ -258,6 +275,9 @@ class Batch:
     """Class ids of each task, int64 [B]."""
     mask: Tensor | None = None
     """Pixels of the planted object, bool [B, 1 or C, H, W], if the loader provides them."""
+    crops: tuple[Tensor, ...] = ()
+    """Random crops of the images at full resolution, one for each view, [B, C, H, W], if they were
+    decoded for this batch; `x` is the first."""
 
 
 @dataclass(frozen=True, slots=True)

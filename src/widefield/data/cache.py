@@ -140,6 +140,29 @@ def load_or_build(
     return *cached, f"kept on disk, too large for memory: {_bytes(size)} in {entry}"
 
 
+def space_lacking(
+    shape: tuple[int, ...], key: Callable[[], str] | None, budget: int | None = None
+) -> str | None:
+    """Return why neither memory nor the cache can keep pixels of 8 bits; None if one can.
+
+    What the cache has, whole or in part, it can keep.
+    """
+    size, memory = int(np.prod(shape)), free_host_memory() // 2 if budget is None else budget
+    if size <= memory or key is None:
+        return None
+    entry = cache_folder() / key()
+    if entry.exists() or entry.with_name(f"{entry.name}.part").exists():
+        return None
+    folder = next(path for path in (entry, *entry.parents) if path.exists())
+    disk = min(shutil.disk_usage(folder).free, MAX_CACHE_BYTES)
+    if size <= disk:
+        return None
+    return (
+        f"decoded images would take {_bytes(size)}, and there are {_bytes(memory)} of memory and "
+        f"{_bytes(disk)} of disk for them"
+    )
+
+
 def _build_in_memory(
     entry: Path, shape: tuple[int, ...], dtype: DTypeLike, build: Build
 ) -> tuple[NDArray[Any], Record, str]:
@@ -268,7 +291,8 @@ def _check_space(size: int, free_factor: int, folder: Path) -> None:
     if free_factor * size > free:
         raise ValueError(
             f"decoded images need {_bytes(size)} and '{folder.parent}' has {_bytes(free)} free; "
-            "set XDG_CACHE_HOME to a larger disk, or choose a smaller image_size or max_examples"
+            "set XDG_CACHE_HOME to a larger disk, choose a smaller image_size or max_examples, or "
+            "set pixels to encoded"
         )
 
 
@@ -341,6 +365,14 @@ def digest(*parts: object) -> bytes:
         else:
             whole.update(repr(part).encode())
     return whole.digest()
+
+
+def digest_of_example(pixels: NDArray[Any], more: bytes = b"") -> int:
+    """Return a 64-bit BLAKE2b digest of the shape and pixels of an example, and of `more`."""
+    hash_ = hashlib.blake2b(",".join(map(str, pixels.shape)).encode(), digest_size=8)
+    hash_.update(pixels.tobytes())
+    hash_.update(more)
+    return int.from_bytes(hash_.digest(), "little")
 
 
 class CacheError(ValueError):

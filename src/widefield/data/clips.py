@@ -87,8 +87,7 @@ class Clips:
         """
         counter = index if self.stream_index is None else self.stream_index[index]
         place, within = (
-            (rng.bits(self.seed, f"{name} {read}", counter) >> np.uint64(11)) / 2.0**53
-            for name in ("segment", "start")
+            rng.uniforms(self.seed, f"{name} {read}", counter) for name in ("segment", "start")
         )
         draws = zip(index.tolist(), place.tolist(), within.tolist(), strict=True)
         return self._cut(index, np.array([self._draw(*draw) for draw in draws], dtype=np.int64))

@@ -1,24 +1,26 @@
 """The data set: decoded examples in a stable order, with labels and planted features."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import repeat
+from itertools import repeat, starmap
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.pixels import white_of
-from widefield.core.types import STORED, BlackWhite, Inputs, Kind, kind_of
+from widefield.core.types import STORED, BlackWhite, Fit, Inputs, Kind, kind_of
+from widefield.data.cache import digest_of_example
 from widefield.data.clips import Clips
 from widefield.data.columns import take
+from widefield.data.encoded import EncodedImages
 from widefield.data.planted import DigitChannel, Overlay, SoundOverlay
 from widefield.data.select import spread_rows
 from widefield.data.skipped import Skipped
 from widefield.data.targets import Target
 
 _STATISTICS_EXAMPLES = 50_000
+_STATISTICS_ENCODED = 2_000
 _STATISTICS_CHUNK = 512
 
 
@@ -33,7 +35,7 @@ class Dataset:
     """Canonical data spec, e.g. "photos:train+digits"."""
     images: NDArray[Any]
     """uint8, uint16 or float32 in [0, 1], [n, H, W, C]; windows float32 [n, 1, T, C]; sounds int16
-    [n, 1, T, 1]. In memory or a read-only memory map."""
+    [n, 1, T, 1]. In memory, a read-only memory map, or `EncodedImages`."""
     labels: dict[str, NDArray[np.int64]]
     """Class ids of each task, int64 [n]: tasks of the source, then planted ones. -1 is an
     unlabeled example."""
@@ -52,6 +54,8 @@ class Dataset:
     """Messages to the user, one line each, such as the number of resized images."""
     storage: str = ""
     """Location of the pixels, as text."""
+    fit: Fit = "crop"
+    """How images of another shape were brought to one size."""
     black_white: BlackWhite | None = None
     """Black and white in images of more than 8 bits, if the files do not define them."""
     planted: tuple[Overlay | SoundOverlay, ...] = ()
@@ -88,6 +92,16 @@ class Dataset:
         return kind_of(self.images)
 
     @property
+    def encoded(self) -> EncodedImages | None:
+        """The images, if they are decoded at each read; None if they are decoded already."""
+        images: object = self.images
+        return images if isinstance(images, EncodedImages) else None
+
+    def decoded(self) -> "Dataset":
+        """Return the same examples with all pixels in memory, for several reads of a few."""
+        return self if self.encoded is None else replace(self, images=self.images[:])
+
+    @property
     def inputs(self) -> Inputs:
         """What features are computed of: `images`, or all segments of long sounds."""
         return self.images if self.clips is None else WholeSounds(self)
@@ -117,16 +131,17 @@ class Dataset:
         Example:
             >>> from widefield.data import open_dataset
             >>> open_dataset("photos", max_examples=16).form()
-            {'image_size': (32, 32), 'black_white': None}
+            {'image_size': (32, 32), 'black_white': None, 'fit': 'crop'}
         """
         if self.kind == "images":
-            return {"image_size": self.images.shape[1:3], "black_white": self.black_white}
+            size = self.images.shape[1:3]
+            return {"image_size": size, "black_white": self.black_white, "fit": self.fit}
         return {} if self.rate is None else {"sample_rate": self.rate}
 
     def subset(self, rows: NDArray[np.int64] | slice) -> "Dataset":
         """Return the examples `rows`, renumbered from 0, with the same planted features.
 
-        A slice shares the pixels; an array of indices copies them.
+        A slice shares the pixels; an array of indices copies them. Encoded images stay encoded.
 
         Example:
             >>> from widefield.data import open_dataset
@@ -134,9 +149,10 @@ class Dataset:
             ['camera/0001', 'brick/0000']
         """
         index = np.arange(len(self))[rows]
+        images: Any = self.images[rows] if self.encoded is None else self.encoded.subset(index)
         return replace(
             self,
-            images=self.images[rows],
+            images=images,
             labels={task: ids[rows] for task, ids in self.labels.items()},
             paths=take(self.paths, index),
             targets={task: target.subset(rows) for task, target in self.targets.items()},
@@ -251,23 +267,21 @@ class Dataset:
         not. Two examples share a digest when they are the same picture: the manifest keeps them, so
         that a run is not resumed on data that changed.
         """
-        shape = ",".join(map(str, self.images.shape[1:])).encode()
-        digests = np.empty(len(self), dtype="<u8")
+        if self.encoded is not None:
+            return self.encoded.digests
         wholes = repeat(b"") if self.clips is None else self.clips.whole()
-        for row, (image, whole) in enumerate(zip(self.images, wholes, strict=False)):
-            digest = hashlib.blake2b(shape, digest_size=8)
-            digest.update(image.tobytes())
-            digest.update(whole)
-            digests[row] = int.from_bytes(digest.digest(), "little")
-        return digests.astype(np.uint64)
+        pairs = zip(self.images, wholes, strict=False)
+        return np.fromiter(starmap(digest_of_example, pairs), np.uint64, len(self))
 
     def channel_mean_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return mean and standard deviation of each channel, in [0, 1] units.
 
-        Windows and sounds have their own units. Up to 50,000 examples are used, evenly spaced. A
-        constant channel gets a deviation of 1/255, so that division is safe.
+        Windows and sounds have their own units. Up to 50,000 examples are used, evenly spaced, or
+        2,000 of encoded images. A constant channel gets a deviation of 1/255, so that division is
+        safe.
         """
-        step = -(-len(self) // _STATISTICS_EXAMPLES)
+        most = _STATISTICS_EXAMPLES if self.encoded is None else _STATISTICS_ENCODED
+        step = -(-len(self) // most)
         if self.kind != "images":
             return _mean_std(self.images[::step], 1 / 32_768 if self.kind == "sounds" else 1.0)
         if self.images.dtype != np.uint8:

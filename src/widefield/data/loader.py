@@ -4,7 +4,8 @@ import queue
 import threading
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,8 +17,10 @@ from torch import Tensor
 from widefield.core import rng
 from widefield.core.memory import free_device_memory
 from widefield.core.transfer import to_device
-from widefield.core.types import WHOLE, Batch, Place, Shard, to_floats
+from widefield.core.types import WHOLE, Batch, Crop, Place, Shard, to_floats
 from widefield.data.dataset import Dataset
+from widefield.data.decode.images import suppress_warnings
+from widefield.data.encoded import EncodedImages
 
 _DEVICE_SHARE = 0.3
 _PREFETCH = 2
@@ -31,7 +34,9 @@ class Loader:
     """Shuffled training batches without state: the order is a function of seed and epoch.
 
     Pixels are stored on the CUDA device if they take at most 30 % of its free memory, otherwise on
-    the host. A thread prefetches batches of a memory-mapped data set. Each batch has `batch_size`
+    the host. A thread prefetches batches of a memory-mapped data set, or of encoded images, which
+    more threads decode. Of these, the views' random `crop` is taken here, at full resolution, for
+    each of `views`: a function of seed, epoch, example and view. Each batch has `batch_size`
     examples, and the remainder of an epoch is dropped. With `drop_last=False` the remainder is a
     smaller last batch, unless it is a single example, on which batch normalization fails.
 
@@ -65,6 +70,8 @@ class Loader:
         seed: int = 0,
         shard: Shard = WHOLE,
         masks: bool = False,
+        crop: Crop | None = None,
+        views: int = 1,
         drop_last: bool = True,
     ) -> None:
         if not 1 <= batch_size <= len(dataset):
@@ -87,7 +94,10 @@ class Loader:
         self.wait_seconds = 0.0
         self._batch_size, self._seed = batch_size // shard.world, seed
         self._examples = shard.examples(len(dataset)).numpy()
-        self._source = _Source(dataset, device, masks)
+        if dataset.encoded is None:
+            self._source: _Source | _EncodedSource = _Source(dataset, device, masks)
+        else:
+            self._source = _EncodedSource(dataset, dataset.encoded, device, crop, views, seed)
         self.storage = self._source.storage
 
     def order(self, epoch: int, start: int = 0) -> list[NDArray[np.int64]]:
@@ -183,6 +193,52 @@ class _Source:
         return Batch(x=to_floats(x), index=index, labels=labels, mask=mask)
 
 
+@dataclass(frozen=True)
+class _EncodedSource:
+    """Encoded images, decoded for each batch at most two batches ahead."""
+
+    dataset: Dataset
+    images: EncodedImages
+    device: torch.device
+    crop: Crop | None
+    views: int
+    seed: int
+    storage: Place = "disk"
+
+    def batches(self, steps: list[NDArray[np.int64]], read: int) -> Batches:
+        """Yield a batch for each array of indices, at read `read`."""
+        loaded = ((index, self._decode(index, read)) for index in steps)
+        with suppress_warnings(), closing(_prefetch(loaded)) as items:
+            for index, images in items:
+                yield self._batch(index, images)
+
+    def _decode(self, index: NDArray[np.int64], read: int) -> Tensor:
+        """Return crops or whole images [V, B, H, W, C] in host memory."""
+        if self.crop is None:
+            images = self.images[index][None]
+        else:
+            images = self.images.crops(
+                index, self.crop, views=self.views, seed=self.seed, read=read
+            )
+        x = torch.from_numpy(images)
+        return x if self.device.type == "cpu" else x.pin_memory()
+
+    def _batch(self, index: NDArray[np.int64], images: Tensor) -> Batch:
+        crops = tuple(
+            to_floats(to_device(x, self.device).permute(0, 3, 1, 2)) for x in images.unbind()
+        )
+        labels = {
+            task: to_device(torch.from_numpy(ids[index]), self.device)
+            for task, ids in self.dataset.labels.items()
+        }
+        return Batch(
+            x=crops[0],
+            index=torch.from_numpy(index),
+            labels=labels,
+            crops=() if self.crop is None else crops,
+        )
+
+
 def _fits_device(size: int, device: torch.device) -> bool:
     """Return whether `size` bytes of pixels fit on the device during training."""
     return device.type == "cuda" and size <= _DEVICE_SHARE * free_device_memory(device)
@@ -201,24 +257,21 @@ def _prefetch(items: Iterator[T]) -> Generator[T, None, None]:
 
     The thread ends after the last item, after an error (raised here), or when the consumer stops.
     """
-    ready: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(_PREFETCH)
-    stop = threading.Event()
-
-    def put_item(item: T | None, error: BaseException | None = None) -> None:
-        while not stop.is_set():
-            with suppress(queue.Full):
-                ready.put((item, error), timeout=0.1)
-                return
+    ready = queue.SimpleQueue[tuple[T | None, BaseException | None]]()
+    space, stop = queue.SimpleQueue[None](), threading.Event()
+    for _ in range(_PREFETCH):
+        space.put(None)
 
     def read() -> None:
         try:
             for item in items:
-                put_item(item)
+                space.get()
                 if stop.is_set():
                     return
-            put_item(None)
+                ready.put((item, None))
+            ready.put((None, None))
         except BaseException as error:
-            put_item(None, error)
+            ready.put((None, error))
 
     thread = threading.Thread(target=read, name="widefield-read-ahead", daemon=True)
     thread.start()
@@ -229,7 +282,9 @@ def _prefetch(items: Iterator[T]) -> Generator[T, None, None]:
                 raise error
             if item is None:
                 return
+            space.put(None)
             yield item
     finally:
         stop.set()
+        space.put(None)
         thread.join()

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.types import Size
+from widefield.core.center_fit import FITS
+from widefield.core.types import Fit, Size
 from widefield.data.cache import Record
 from widefield.data.clips import Clips
 from widefield.data.spec import BUILT_IN, Spec
@@ -36,7 +37,7 @@ _MIN_OUTSIDE = 5e-3
 """Share of values outside black and white from which it is in a note."""
 _MIN_CUT = 5e-3
 """Share of the area that is cut off from which it is in a note."""
-_CHUNK = 512
+_CHUNK = 64
 
 
 def listed_classes(ids: NDArray[np.int64], classes: Sequence[str]) -> str:
@@ -60,7 +61,7 @@ def split_note(spec: Spec, n: int, *, grouped: bool) -> list[str]:
     return [f"{spec.split} split: {n} examples, 80 / 20 by a hash of each {unit}"]
 
 
-def decoding_notes(record: Record, n: int, size: Size) -> list[str]:
+def decoding_notes(record: Record, n: int, size: Size, fit: Fit) -> list[str]:
     """Return notes on resized images, images of more than 8 bits, and other choices."""
     choices, black_white = record.get("choices", {}), record.get("black_white")
     notes = []
@@ -68,8 +69,8 @@ def decoding_notes(record: Record, n: int, size: Size) -> list[str]:
         cut = record.get("cut", 0.0)
         notes.append(
             f"{choices['resized']} of {n} images brought to {size[0]}x{size[1]}: "
-            "resized by the shorter side, cut around the center"
-            + f", which loses {cut:.0%} of their area"
+            + f"resized {FITS[fit]}"
+            + f", which loses {cut:.0%} of their area: pretrain --fit pad or squash keeps it"
             * (cut >= _MIN_CUT)
         )
     if choices.get("deep"):

@@ -5,19 +5,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from widefield.core.center_fit import cut_share
-from widefield.core.names import printable
+from widefield.core.names import check_name, printable
 from widefield.core.pixels import white_of
 from widefield.core.types import (
     BlackWhite,
+    Fit,
     Kind,
+    PixelStorage,
     ProgressCallback,
+    Range,
     Size,
     as_black_white,
     as_size,
@@ -37,12 +40,14 @@ from widefield.data.cache import (
     digest_of_files,
     load_or_build,
     read_record,
+    space_lacking,
 )
 from widefield.data.columns import take
 from widefield.data.dataset import Dataset
 from widefield.data.decisions import excluded_names, without
 from widefield.data.decode.images import check_inside, decode_all, seconds_to_decode
 from widefield.data.decode.pages import pages_of
+from widefield.data.decode.resize import resize_array
 from widefield.data.decode.values import (
     decode_values,
     find_form,
@@ -51,6 +56,7 @@ from widefield.data.decode.values import (
     sample_rows,
     stored_type,
 )
+from widefield.data.encoded import EncodedImages
 from widefield.data.examples import Examples, SelectedFiles
 from widefield.data.groups import grouped
 from widefield.data.labels import LabelTable, labeled
@@ -69,7 +75,7 @@ from widefield.data.planted import (
     StackedDigits,
 )
 from widefield.data.readers.arrays import Array, read_memory
-from widefield.data.readers.images import common_size, resize_array, size_for
+from widefield.data.readers.images import common_size, size_for
 from widefield.data.readers.paths import read_path, read_url
 from widefield.data.readers.python_data import read_object
 from widefield.data.select import balanced_subset, split_rows, subset_without
@@ -102,6 +108,8 @@ def open_dataset(
     group: str | None = None,
     seconds: float | None = None,
     sample_rate: int | None = None,
+    fit: Fit = "crop",
+    pixels: PixelStorage = "auto",
     memory_budget: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> Dataset:
@@ -123,6 +131,10 @@ def open_dataset(
         group: which examples belong together; see `data.groups`. A task of this name is no task.
         seconds: duration of an example of sounds; default: 1.
         sample_rate: sampling rate of sounds, Hz; default: that of the files, at most 16,000.
+        fit: how images of another shape are brought to the size: cut around the center, padded
+            with black, or squashed.
+        pixels: decoded keeps decoded images in memory or in the cache, encoded decodes files at
+            each read; auto is encoded where neither memory nor disk holds the decoded images.
         memory_budget: limit of pixels in memory, bytes; default: half of the free memory.
         progress: called with (done, total) images while files are decoded.
 
@@ -143,6 +155,8 @@ def open_dataset(
             raise ValueError(f"{name} is {value}; expected at least 1")
     if black_white is not None and not is_black_white(black_white):
         raise ValueError(f"black_white is {black_white!r}; expected two numbers, black < white")
+    check_name("fit", fit, get_args(Fit))
+    check_name("pixels", pixels, get_args(PixelStorage))
     spec, examples = _read(data, size, labels=labels is not None)
     excluded = excluded_names(exclude, examples.names, spec.base)
     if labels is not None:
@@ -154,6 +168,8 @@ def open_dataset(
         examples = grouped(examples, group)
     if examples.files is not None and black_white is not None and len(np.shape(black_white)) == 2:
         examples = replace(examples, as_values=True)  # as in the data of the run
+    if pixels == "encoded" and (reason := _why_not_encoded(spec, examples)):
+        raise ValueError(f"pixels is 'encoded', and '{spec}' {reason}: set it to auto or decoded")
     if examples.pixels is not None and kind_of(examples.pixels) == "windows":
         return open_windows(spec, examples, size=size, max_examples=max_examples)
     if examples.recordings is not None:
@@ -196,12 +212,15 @@ def open_dataset(
         dtype=dtype,
         max_examples=max_examples,
         black_white=black_white,
+        fit=fit,
+        pixels=pixels,
         memory_budget=memory_budget,
         progress=progress,
     )
     dataset = load(spec, features)
     if any(overlay.fresh for overlay in dataset.planted):
-        return replace(dataset, plain=load(replace(spec, plants=()), []).images)
+        plain = load(replace(spec, plants=()), [], pixels="decoded").images
+        return replace(dataset, plain=plain)
     return dataset
 
 
@@ -249,6 +268,15 @@ def count_of_source(
     return len(split_rows(examples, spec))
 
 
+def _why_not_encoded(spec: Spec, examples: Examples) -> str | None:
+    """Return why images cannot be decoded at each read, in words; None if they can."""
+    if examples.files is None:
+        return "has no encoded images"
+    if examples.as_values:
+        return "keeps depth and channels"
+    return "has planted features" if spec.plants else None
+
+
 def _without_gaps(examples: Examples) -> Examples:
     """Return the examples without the tasks that some of them have no label of."""
     gaps = {task: int((y < 0).sum()) for task, y in examples.labels.items() if (y < 0).any()}
@@ -291,6 +319,8 @@ def _open(
     dtype: "np.dtype[Any]",
     max_examples: int | None,
     black_white: BlackWhite | None,
+    fit: Fit,
+    pixels: PixelStorage,
     memory_budget: int | None,
     progress: ProgressCallback | None,
 ) -> Dataset:
@@ -300,44 +330,78 @@ def _open(
     channel = next((f.draw(canvas) for f in features if isinstance(f, StackedDigits | Bits)), None)
     *size, channels = canvas.shape
     shape = (*size, channels + (0 if channel is None else channel.count))
+    whole = (len(balanced_subset(examples, rows, max_examples)), *shape)
+    read = partial(
+        _decode,
+        examples,
+        rows,
+        max_examples,
+        size=(size[0], size[1]),
+        fit=fit,
+        progress=progress,
+        black_white=black_white,
+    )
 
     def build(out: NDArray[Any], journal: DecodingJournal | None) -> Record:
         if examples.files is None:
-            record = _copy(examples, rows, max_examples, out[..., :channels], progress, black_white)
-        else:
             target = out[..., :channels]
-            record = _decode(examples, rows, max_examples, target, progress, black_white, journal)
+            record = _copy(examples, rows, max_examples, target, progress, black_white, fit)
+        else:
+            record = read(out[..., :channels], journal)
         index = _rows_of(record, examples, rows, max_examples)
         _plant(out[: len(index)], overlays, _of_rows(channel, index))
         return record
 
     origin = examples.origin
 
-    def key(black_white: BlackWhite | None) -> str:
+    def key(black_white: BlackWhite | None, kept: str = "") -> str:
         assert origin is not None
         # Equal for all commands that need the same pixels.
         plants = list(map(str, spec.plants))
         planted = (plants, canvas.seed, canvas.held_out) if plants else None
         named = (spec.base, spec.split) if spec.base in BUILT_IN else None  # share one folder
         ids = canvas.class_ids if max_examples is not None or channel is not None else None
-        settings = (shape, dtype.str, max_examples, black_white, planted, named, spec.values)
+        settings = (shape, dtype.str, max_examples, black_white, planted, named, spec.values, fit)
         options = [option for plant in spec.plants for option in plant.options]
         digits = [Path(value).expanduser() for name, value in options if name == "source"]
         # Labels may come from a table.
-        return cache_key(settings, origin(), digest(rows, ids), files=digits)
+        return cache_key((settings, kept), origin(), digest(rows, ids), files=digits)
 
-    def known_key() -> str:
-        default_key = key(None)  # a run opened its data without a `black_white` and found it
+    def known_key(kept: str = "") -> str:
+        default_key = key(None, kept)  # a run opened its data without `black_white` and found it
         record = None if black_white is None else read_record(cache_folder() / default_key)
         found = record is not None and _black_white(record) in (None, black_white)
-        return default_key if found else key(black_white)
+        return default_key if found else key(black_white, kept)
 
     def is_slow() -> bool:
         if examples.files is None or examples.as_values or len(rows) < _TIMED_FROM:
             return False
         return seconds_to_decode(SelectedFiles(examples.files, rows), (size[0], size[1])) > SLOW
 
-    whole = (len(balanced_subset(examples, rows, max_examples)), *shape)
+    lacking = None
+    if pixels == "auto" and _why_not_encoded(spec, examples) is None:
+        lacking = space_lacking(whole, origin and known_key, memory_budget)
+    if pixels == "encoded" or lacking is not None:
+        digests, record, _ = load_or_build(
+            whole[:1],
+            read,
+            key=origin and partial(known_key, "digests"),
+            dtype=np.uint64,
+            slow=is_slow,
+        )
+        index = _rows_of(record, examples, rows, max_examples)
+        assert examples.files is not None
+        encoded = EncodedImages(
+            files=SelectedFiles(examples.files, index),
+            names=take(examples.names, index),
+            size=(size[0], size[1]),
+            fit=fit,
+            black_white=cast(Range | None, black_white or _black_white(record)),
+            digests=digests[: len(index)],
+        )
+        storage = "kept encoded, and decoded at each read" + f": {lacking}" * bool(lacking)
+        images = cast(NDArray[Any], encoded)  # read like one
+        return _dataset(spec, examples, images, record, index, overlays, storage, fit)
     if origin is not None:
         images, record, storage = load_or_build(
             whole, build, key=known_key, budget=memory_budget, dtype=dtype, slow=is_slow
@@ -347,7 +411,7 @@ def _open(
     else:  # arrays in memory: they fit, and have no identity for a cache key
         images, record, storage = load_or_build(whole, build, key=None, dtype=dtype)
     index = _rows_of(record, examples, rows, max_examples)
-    dataset = _dataset(spec, examples, images, record, index, overlays, storage)
+    dataset = _dataset(spec, examples, images[: len(index)], record, index, overlays, storage, fit)
     channel = _of_rows(channel, index)
     if isinstance(channel, DigitChannel):
         return replace(dataset, stacked=channel)
@@ -479,21 +543,22 @@ def _copy(
     out: NDArray[Any],
     progress: ProgressCallback | None,
     black_white: BlackWhite | None,
+    fit: Fit,
 ) -> Record:
     """Copy the selected rows of decoded pixels into `out`, resized if necessary."""
     assert examples.pixels is not None
     selected = balanced_subset(examples, rows, max_examples)
     if out.dtype != np.uint8:
-        return _copy_values(examples.pixels, selected, out, black_white)
+        return _copy_values(examples.pixels, selected, out, black_white, fit)
     size = out.shape[1:3]
     resized = examples.pixels.shape[1:3] != size
     for first in range(0, len(selected), _CHUNK):
         pixels = examples.pixels[selected[first : first + _CHUNK]]
-        out[first : first + _CHUNK] = resize_array(pixels, size) if resized else pixels
+        out[first : first + _CHUNK] = resize_array(pixels, size, fit) if resized else pixels
         if progress is not None:
             progress(min(first + _CHUNK, len(selected)), len(selected))
     choices = {"resized": len(selected)} if resized else {}
-    return {"choices": choices, "cut": cut_share(examples.pixels.shape[1:3], size)}
+    return {"choices": choices, "cut": cut_share(examples.pixels.shape[1:3], size, fit)}
 
 
 def _copy_values(
@@ -501,20 +566,21 @@ def _copy_values(
     rows: NDArray[np.int64],
     out: NDArray[Any],
     black_white: BlackWhite | None,
+    fit: Fit,
 ) -> Record:
     """Copy values of more than 8 bits into `out`, scaled by `black_white` or by percentiles."""
     sampled = sample_rows(len(rows))
     found = black_white or percentiles([pixels[row] for row in rows[sampled]])
     size, outside = (out.shape[1], out.shape[2]), []
     for i, row in enumerate(rows.tolist()):
-        out[i], share = fitted(pixels[row], out.dtype, size, found)
+        out[i], share = fitted(pixels[row], out.dtype, size, found, fit)
         outside.append(share or 0.0)
     if black_white is not None:
         check_inside(outside, black_white)
     resized = len(rows) if pixels.shape[1:3] != size else 0
     return {
         "choices": {"deep": len(rows), **({"resized": resized} if resized else {})},
-        "cut": cut_share((pixels.shape[1], pixels.shape[2]), size),
+        "cut": cut_share((pixels.shape[1], pixels.shape[2]), size, fit),
         "black_white": found,
         "sampled": 0 if black_white is not None else len(sampled),
         "outside": sum(outside) / len(outside),
@@ -526,9 +592,12 @@ def _decode(
     rows: NDArray[np.int64],
     max_examples: int | None,
     out: NDArray[Any],
+    journal: DecodingJournal | None,
+    *,
+    size: Size,
+    fit: Fit,
     progress: ProgressCallback | None,
     black_white: BlackWhite | None,
-    journal: DecodingJournal | None,
 ) -> Record:
     """Decode the selected rows of encoded files into `out`, without gaps for unreadable ones."""
     assert examples.files is not None
@@ -538,7 +607,7 @@ def _decode(
         files, names = SelectedFiles(examples.files, selected), take(examples.names, selected)
         target = out[: len(selected)]
         read: Any = decode_values if examples.as_values else decode_all
-        result = read(files, names, target, progress, black_white, journal)
+        result = read(files, names, target, progress, black_white, journal, size=size, fit=fit)
         failed |= {int(selected[i]): skipped for i, skipped in result.failed.items()}
         check_skipped([*examples.skipped, *failed.values()], len(rows) + len(examples.skipped))
         if journal is not None:
@@ -574,17 +643,18 @@ def _dataset(
     rows: NDArray[np.int64],
     planted: list[Overlay],
     storage: str,
+    fit: Fit,
 ) -> Dataset:
     n, index = len(rows), np.arange(len(rows))
     failed = tuple(Skipped(path, reason) for path, reason in record.get("skipped", ()))
     skipped = (*examples.skipped, *failed)
     height, width = images.shape[1:3]
     notes = [*examples.notes, *split_note(spec, n, grouped=examples.groups is not None)]
-    notes += decoding_notes(record, n, (height, width))
-    notes += dark_note(images[:n]) + skipped_note(skipped)
+    notes += decoding_notes(record, n, (height, width), fit)
+    notes += dark_note(images) + skipped_note(skipped)
     return Dataset(
         spec=str(spec),
-        images=images[:n],
+        images=images,
         labels={
             **{task: ids[rows] for task, ids in examples.labels.items()},
             **{overlay.name: overlay.labels(index) for overlay in planted},
@@ -596,6 +666,7 @@ def _dataset(
         skipped=(*skipped, *examples.excluded),
         notes=tuple(notes),
         storage=storage,
+        fit=fit,
         black_white=_black_white(record) if record.get("choices", {}).get("deep") else None,
         planted=tuple(planted),
     )

@@ -322,6 +322,7 @@ def encoder_config(
         conv1=conv1,
         black_white=inputs.black_white,
         rate=rate,
+        fit=inputs.fit,
         guessed=inputs.guessed,
         digest=known_digest(name),
     )

@@ -28,7 +28,7 @@ class Preprocess(nn.Module):
 
     def __init__(self, inputs: InputSpec) -> None:
         super().__init__()
-        self.size = as_size(inputs.image_size)
+        self.size, self.fit = as_size(inputs.image_size), inputs.fit
         self.black_white, self.levels = None, 255
         if inputs.black_white is not None:
             ranges = torch.tensor(inputs.black_white, dtype=torch.float64)
@@ -54,27 +54,37 @@ class Preprocess(nn.Module):
         return torch.clamp(torch.floor(sums / _FIXED_POINT + 0.5), 0, self.levels)
 
     def _resized(self, height: Tensor, width: Tensor) -> tuple[Tensor, Tensor]:
-        """Return height and width before the cut, as `center_fit` does."""
+        """Return height and width before the cut or the borders, as `center_fit` does."""
+        if self.fit == "squash":
+            return torch.full_like(height, self.size[0]), torch.full_like(width, self.size[1])
+        nearest = torch.minimum if self.fit == "crop" else torch.maximum
         if self.size[0] == self.size[1]:
-            short = torch.minimum(height, width)
-            return torch.floor(self.size[0] * height / short), torch.floor(
-                self.size[1] * width / short
+            side = nearest(height, width)
+            resized = (
+                torch.floor(self.size[0] * height / side),
+                torch.floor(self.size[1] * width / side),
             )
-        ratio = torch.minimum(height / self.size[0], width / self.size[1])
-        return torch.round(height / ratio), torch.round(width / ratio)
+        else:
+            ratio = nearest(height / self.size[0], width / self.size[1])
+            resized = torch.round(height / ratio), torch.round(width / ratio)
+        return torch.clamp(resized[0], min=1), torch.clamp(resized[1], min=1)
 
 
 def _weights(positions: Tensor, length: Tensor, resized: Tensor, size: int) -> Tensor:
-    """Return the bicubic weights [size, length] of the central `size` of `resized` pixels."""
-    offset = torch.round((resized - size) / 2)
+    """Return the bicubic weights [size, length] of the central `size` of `resized` pixels.
+
+    Of a border, where `size` is larger, they are 0.
+    """
+    place = torch.arange(size, device=positions.device) + torch.round((resized - size) / 2)
     scale = length / resized
-    center = ((torch.arange(size, device=positions.device) + offset + 0.5) * scale)[:, None]
+    center = ((place + 0.5) * scale)[:, None]
     stretch = torch.clamp(scale, min=1)  # antialiasing
     first = torch.floor(torch.clamp(center - 2 * stretch + 0.5, min=0))
     last = torch.minimum(torch.floor(center + 2 * stretch + 0.5), length)
     inside = (positions >= first) & (positions < last)
     weights = torch.where(inside, _cubic((positions - center + 0.5) * (1 / stretch)), 0.0)
-    weights = weights / weights.sum(1, keepdim=True)
+    is_border = ((place < 0) | (place >= resized))[:, None]
+    weights = torch.where(is_border, 0.0, weights / weights.sum(1, keepdim=True))
     return torch.trunc(weights * _FIXED_POINT + torch.where(weights < 0, -0.5, 0.5))
 
 

@@ -367,7 +367,7 @@ def compare_with_baseline(
     by_labels = dataset.kind == "sounds" and initial is None and use_labels and dataset.labels
     if len(dataset) < min_count or not (dataset.kind == "images" or by_labels):
         return None
-    data = dataset.subset(dataset.spread_rows(max_count)).first_read()
+    data = dataset.subset(dataset.spread_rows(max_count)).first_read().decoded()
 
     def features(network: nn.Module) -> FeatureFunction:
         return partial(extract, network.to(device), device=device)

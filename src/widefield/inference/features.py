@@ -16,12 +16,14 @@ from widefield.core.modes import on_device
 from widefield.core.names import printable
 from widefield.core.types import (
     BlackWhite,
+    Fit,
     ImageSize,
     Inputs,
     InputSpec,
     Kind,
     OnNote,
     ProgressCallback,
+    Segmented,
     Size,
     parse_size,
 )
@@ -75,6 +77,8 @@ class FeatureExtractor:
     """Channels that the encoder expects; None for any."""
     black_white: BlackWhite | None = None
     """Black and white in training images of more than 8 bits."""
+    fit: Fit | None = None
+    """How the encoder expects images of another shape; None for any."""
     kind_of_data: Kind | None = None
     """Kind of the training data; None if it is not known."""
     rate: int | None = None
@@ -167,6 +171,7 @@ class FeatureExtractor:
                 channels=encoder.config.channels,
                 image_size=wanted,
                 black_white=encoder.config.black_white,
+                fit=encoder.config.fit,
             )
         notes = (*self.notes, *(f"{self.name}: {note}" for note in notes))
         return replace(self, encoder=encoder, image_size=wanted, readout=None, notes=notes)
@@ -215,7 +220,8 @@ class FeatureExtractor:
             size, channels = like.images.shape[1:3], like.images.shape[3]
             black_white = like.black_white if black_white is None else black_white
         rate = self._rate_for(data) if like is None else like.rate
-        options |= {"image_size": size, "sample_rate": rate, "black_white": black_white}
+        fit = self.fit or ("crop" if like is None else like.fit)
+        options |= {"image_size": size, "sample_rate": rate, "black_white": black_white, "fit": fit}
         try:
             with images_progress(quiet, "reading images") as progress:
                 dataset = open_dataset(data, progress=progress, **options)
@@ -303,7 +309,7 @@ class FeatureExtractor:
         Raises:
             ValueError: some are NaN or infinite.
         """
-        plain = images if isinstance(images, np.ndarray) else images.images
+        plain = images.images if isinstance(images, Segmented) else images
         with images_progress(quiet, "encoding images") as progress:
             h = encode(self.build(plain), images, progress, precision=precision)
         if not h.isfinite().all():

@@ -49,6 +49,7 @@ class InitialEncoder:
             channels=channels,
             image_size=(height, width),
             black_white=dataset.black_white,
+            fit=dataset.fit,
         )
         config, (h, w) = encoder.config, self.encoder.config.image_size
         mean, std = ([round(x, 3) for x in values] for values in (config.mean, config.std))

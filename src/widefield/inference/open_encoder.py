@@ -227,6 +227,7 @@ def _of_encoder(name: str, encoder: Encoder) -> FeatureExtractor:
         image_size=config.image_size,
         channels=config.channels,
         black_white=config.black_white,
+        fit=config.fit,
         kind_of_data=config.kind,
         rate=config.rate,
     )

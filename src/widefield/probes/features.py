@@ -11,7 +11,7 @@ from torch.nn import functional
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.modes import eval_mode
 from widefield.core.transfer import to_device
-from widefield.core.types import STORED, Inputs, Precision, to_floats
+from widefield.core.types import STORED, Inputs, Precision, Segmented, to_floats
 
 
 def extract(
@@ -39,7 +39,7 @@ def extract(
         >>> extract(nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), images).shape
         torch.Size([3, 5])
     """
-    plain = images if isinstance(images, np.ndarray) else images.images
+    plain = images.images if isinstance(images, Segmented) else images
     is_known = plain.dtype.name in STORED and plain.ndim == 4
     if not is_known or (plain.dtype == np.int16 and plain.shape[1] != 1):
         raise ValueError(
@@ -77,7 +77,7 @@ def _in_unit_range(images: NDArray[np.float32]) -> bool:
 
 def _batches(images: Inputs, size: int) -> Iterator[tuple[np.ndarray, list[int] | None]]:
     """Yield images [B, H, W, C], and the number of them for each example unless it is one."""
-    if not isinstance(images, np.ndarray):
+    if isinstance(images, Segmented):
         yield from images.batches(size)
         return
     for start in range(0, len(images), size):
@@ -129,7 +129,7 @@ class Pixels(nn.Module):
     @classmethod
     def of(cls, images: Inputs, size: int = 32) -> "Pixels":
         """Return the module for examples of the type of `images`."""
-        images = images if isinstance(images, np.ndarray) else images.images
+        images = images.images if isinstance(images, Segmented) else images
         if images.dtype != np.int16 or images.ndim != 4:
             return cls(size)
         return cls(size, LogMel(FrontEnd(rate=FLOOR_RATE, samples=images.shape[2])))

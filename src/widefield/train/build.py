@@ -66,6 +66,7 @@ class DataInfo(InputSpec):
             mean=tuple(mean),
             std=tuple(std),
             black_white=dataset.black_white,
+            fit=dataset.fit,
             kind=dataset.kind,
             rate=dataset.rate,
             bits=dataset.bits,

@@ -134,6 +134,8 @@ class PretrainRun:
             seed=recipe.seed,
             shard=shard,
             masks=self.state.views.needs_mask,
+            crop=self.state.views.crop,
+            views=self.state.method.view_count,
             drop_last=recipe.drop_last,
         )
         self.request = StopRequest()

@@ -18,7 +18,7 @@ from widefield.config.recipe import Recipe
 from widefield.core.files import make_folders, remove_empty, write_atomically
 from widefield.core.names import printable
 from widefield.core.plain_yaml import read_yaml, yaml_text
-from widefield.core.types import Size, as_black_white, is_black_white
+from widefield.core.types import Fit, Size, as_black_white, is_black_white
 from widefield.core.validation import is_valid
 from widefield.data import Dataset
 from widefield.encoders import READOUT_FILE, Encoder, save_encoder
@@ -372,6 +372,7 @@ _KINDS = {
 _FORM_CHECKS: dict[str, Callable[[Any], bool]] = {
     "image_size": partial(is_valid, Size),
     "black_white": lambda value: value is None or is_black_white(value),
+    "fit": partial(is_valid, Fit),
     "sample_rate": partial(is_valid, int),
 }
 """Checks of the values of a form."""

@@ -147,7 +147,7 @@ class TrainStep:
         """Return as many views as the method needs."""
         state = self.state
         gradients = partial(loss_gradients, state.model, batch.index, self.compute.autocast)
-        context = AugmentContext(mask=batch.mask, gradients=gradients)
+        context = AugmentContext(mask=batch.mask, crops=batch.crops, gradients=gradients)
         return self.views(batch.x, state.model.method.view_count, state.generator, context)
 
 

@@ -9,6 +9,7 @@ from torch import Generator, Tensor, nn
 
 from widefield.core.batch import Positive, check_examples, check_number
 from widefield.core.names import plain_attributes
+from widefield.core.types import Crop
 
 
 class AugmentContext(NamedTuple):
@@ -24,6 +25,9 @@ class AugmentContext(NamedTuple):
     gradients: Callable[[list[Tensor]], list[Tensor]] | None = None
     """Function from views of the batch to the gradient of the run's loss with respect to each; it
     does not change encoder and method."""
+    crops: tuple[Tensor, ...] = ()
+    """The images after the random crop that the views begin with, one for each view, [B, C, H, W];
+    empty if the views crop."""
 
 
 NO_CONTEXT = AugmentContext()
@@ -65,6 +69,11 @@ class Augmentation(nn.Module, ABC):
     """Whether its inputs may be outside [0, 1]."""
     lr: float | None = None
     """Learning rate of its parameters, if it has any."""
+
+    @property
+    def crop(self) -> Crop | None:
+        """The random crop that it begins with, which `AugmentContext.crops` may replace."""
+        return None
 
     if TYPE_CHECKING:
 
@@ -108,7 +117,7 @@ class Augmentation(nn.Module, ABC):
         if not self.training:
             return [x] * count
         self._check_context(x, context)
-        return self.augment([x] * count, generator, context)
+        return self.augment(list(context.crops) or [x] * count, generator, context)
 
     def _check_context(self, x: Tensor, context: AugmentContext) -> None:
         """Check that the context has what these views need."""

@@ -5,6 +5,7 @@ from itertools import combinations
 
 from torch import Generator, nn
 
+from widefield.core.types import Crop
 from widefield.views.base import Augmentation, AugmentContext, Views
 
 
@@ -40,11 +41,19 @@ class Chain(Augmentation):
         self.value_range = augmentations[-1].value_range
         self.any_input_range = augmentations[0].any_input_range
 
+    @property
+    def crop(self) -> Crop | None:
+        """The random crop of the first part."""
+        first = self.parts[0]
+        assert isinstance(first, Augmentation)
+        return first.crop
+
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Change `views` [B, C, H, W] by each part in turn."""
         for part in self.parts:
             assert isinstance(part, Augmentation)
             views = part.augment(views, generator, context)
+            context = context._replace(crops=())  # another crop is one of its own
         return views
 
 

@@ -19,6 +19,7 @@ from torch import Generator, Tensor
 
 from widefield.core.batch import checked
 from widefield.core.names import check_name
+from widefield.core.types import Crop
 from widefield.views.base import Augmentation, AugmentContext, Views
 
 Probability = Annotated[float, Ge(0), Le(1)]
@@ -130,11 +131,17 @@ class ImageAugmentation(Augmentation):
         self.pixel_aligned = crop_scale is None and flip_prob == 0
         self.passes_gradient = jitter_prob == 0
 
+    @property
+    def crop(self) -> Crop | None:
+        """The random crop, if there is one."""
+        return None if self.crop_scale is None else Crop(self.crop_scale, self.crop_ratio)
+
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Draw a view of each of `views` [B, C, H, W]."""
         # Autocast would run the crop's matrix products in half precision.
         with torch.autocast(views[0].device.type, enabled=False):
-            return [self.view(x, self.draw(x, generator)) for x in views]
+            cropped = bool(context.crops)
+            return [self.view(x, self.draw(x, generator, cropped=cropped)) for x in views]
 
     def view(self, x: Tensor, draw: Draw) -> Tensor:
         """Return views of `x` [N, C, H, W] with parameters `draw`; a CPU works in chunks."""
@@ -148,8 +155,11 @@ class ImageAugmentation(Augmentation):
                 piece.copy_(self.transform(image, part))
         return out
 
-    def draw(self, x: Tensor, generator: Generator | None = None) -> Draw:
-        """Sample the random parameters of one view of each image of `x` [N, C, H, W]."""
+    def draw(self, x: Tensor, generator: Generator | None = None, *, cropped: bool = False) -> Draw:
+        """Sample the random parameters of one view of each image of `x` [N, C, H, W].
+
+        Images that are `cropped` already are not cropped again.
+        """
         n, device = len(x), x.device
 
         def uniform(low: float, high: float, *shape: int) -> Tensor:
@@ -165,7 +175,7 @@ class ImageAugmentation(Augmentation):
         ]
         some = use_jitter[:, None] if len(each) == 1 else use_jitter[:, None, None]
         return Draw(
-            boxes=self.draw_boxes(x, generator),
+            boxes=_whole(x) if cropped else self.draw_boxes(x, generator),
             flip=uniform(0, 1, n) < self.flip_prob,
             factors=torch.stack(factors, dim=-1).where(some, 1.0),
             hue=uniform(-max_hue, max_hue, n).where(use_jitter, 0.0),
@@ -178,8 +188,7 @@ class ImageAugmentation(Augmentation):
         """Sample crops [N, 4] of `x`: the first valid one of ten, else the center crop."""
         n, _, height, width = x.shape
         if self.crop_scale is None:
-            whole = (0.0, 0.0, float(height), float(width))
-            return constant(whole, torch.float32, x.device).expand(n, 4)
+            return _whole(x)
         low, high = map(math.log, self.crop_ratio)
         u = torch.rand(4, n, 10, device=x.device, generator=generator)
         scale = self.crop_scale[0] + (self.crop_scale[1] - self.crop_scale[0]) * u[0]
@@ -211,6 +220,13 @@ class ImageAugmentation(Augmentation):
             view = self.blur(view, draw.sigma)
         # Rounding can move values out of [0, 1].
         return view.clamp(0, 1)
+
+
+def _whole(x: Tensor) -> Tensor:
+    """Return boxes [N, 4] that hold the whole of each image [N, C, H, W]."""
+    n, _, height, width = x.shape
+    whole = (0.0, 0.0, float(height), float(width))
+    return constant(whole, torch.float32, x.device).expand(n, 4)
 
 
 @functools.cache

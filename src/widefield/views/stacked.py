@@ -3,6 +3,7 @@
 import torch
 from torch import Generator
 
+from widefield.core.types import Crop
 from widefield.views.base import Augmentation, AugmentContext, Views
 from widefield.views.image import ImageAugmentation
 
@@ -31,6 +32,11 @@ class StackedAugmentation(Augmentation):
         self.rest = rest
         self.pixel_aligned = image.pixel_aligned and rest.pixel_aligned
         self.passes_gradient = image.passes_gradient and rest.passes_gradient
+
+    @property
+    def crop(self) -> Crop | None:
+        """The random crop of the image."""
+        return self.image.crop
 
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Augment both channel groups of each of `views` [B, C, H, W] and concatenate them."""

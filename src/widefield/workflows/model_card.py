@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.core.center_fit import FITS
 from widefield.core.names import is_seen
 from widefield.encoders import Encoder, EncoderConfig, Readout, needs_entry
 from widefield.train.run_dir import RunFolder
@@ -155,7 +156,7 @@ def model_card(
         "parameters": f"{sum(p.numel() for p in encoder.parameters()):,}",
         "features": f"{encoder.dim:,}",
         "images": f"{height} x {width} pixels, {config.channels} channels",
-        "resizing": f"{config.interpolation}, by the shorter side, cut at the center",
+        "resizing": f"{config.interpolation}, {FITS[config.fit]}",
         "normalization": _normalization(config),
     }
     if config.black_white is not None:
@@ -203,7 +204,8 @@ def _lines(encoder: Encoder) -> str:
     config, dim = encoder.config, encoder.dim
     register = _REGISTER if needs_entry(config) else ""
     is_by_channel = config.black_white is not None and len(np.shape(config.black_white)) == 2
-    if config.channels != 3 or is_by_channel:  # such images come from arrays
+    # Such images come from arrays; timm pads with the mean.
+    if config.channels != 3 or is_by_channel or config.fit == "pad":
         height, width = config.image_size
         return _OF_ARRAYS.format(
             register=register, channels=config.channels, height=height, width=width, dim=dim

@@ -99,7 +99,7 @@ def open_teachers(names: Sequence[str], dataset: Dataset) -> list[FeatureExtract
                 f"the teacher {printable(teacher.name)} was trained on {teacher.kind_of_data}, and "
                 f"{printable(dataset.spec)} holds {dataset.kind}: give one of {dataset.kind}"
             )
-        for what in ("channels", "rate", "black_white"):
+        for what in ("channels", "rate", "black_white", "fit"):
             first, other = getattr(teachers[0], what), getattr(teacher, what)
             if None not in (first, other) and first != other:
                 raise ValueError(
@@ -109,7 +109,12 @@ def open_teachers(names: Sequence[str], dataset: Dataset) -> list[FeatureExtract
     return teachers
 
 
-_WORDS = {"channels": "numbers of channels", "rate": "sampling rates", "black_white": "values"}
+_WORDS = {
+    "channels": "numbers of channels",
+    "rate": "sampling rates",
+    "black_white": "values",
+    "fit": "shapes",
+}
 
 
 _CHECKED = 64

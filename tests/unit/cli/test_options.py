@@ -169,7 +169,7 @@ def parameters(command: str, *words: str) -> dict[str, inspect.Parameter]:
 def test_options_of_one_name_stand_in_one_group_and_the_common_ones_first() -> None:
     names = [option.name for option in options_of(["pretrain"])]
     assert names.index("epochs") < names.index("stem")
-    assert names.index("batch_size") < names.index("schedule")
+    assert names.index("batch_size") < names.index("weight_decay")
 
 
 def test_the_arguments_are_those_that_the_command_writes() -> None:

@@ -463,7 +463,9 @@ def test_the_notes_name_what_was_chosen_by_a_rule(known: RunContext, data: st.Da
 @example(name="s-diet-paper", known=facts(planted={"stacked-digits"}))
 def test_what_is_checked_before_data_are_open_stays(name: str, known: RunContext) -> None:
     early, (late, _) = check(name, {}, planted=known.planted), resolve(name, {}, known)
-    later = {"method", "encoder", "precision"} | ({"batch_size"} if name == "default" else set())
+    later = {"method", "encoder", "precision", "pixels"} | (
+        {"batch_size"} if name == "default" else set()
+    )
     for field in dataclasses.fields(Recipe):
         if field.name not in later:
             assert getattr(late, field.name) == getattr(early, field.name)

@@ -390,8 +390,8 @@ def test_two_runs_at_once_end_with_one_entry(cache):
 
 def test_a_full_disk_is_said_before_decoding(folder, cache, monkeypatch):
     monkeypatch.setattr(cache_module.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
-    with pytest.raises(ValueError, match=r"decoded images need 0\.0 MB .* XDG_CACHE_HOME"):
-        open_dataset(folder, memory_budget=0)
+    with pytest.raises(ValueError, match=r"decoded images need 0\.0 MB .* set pixels to encoded"):
+        open_dataset(folder, memory_budget=0, pixels="decoded")
     assert list(cache.iterdir()) == []
 
 

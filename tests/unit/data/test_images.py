@@ -4,6 +4,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from PIL import Image
 from widefield.core.center_fit import center_fit
 from widefield.data import open_dataset
 from widefield.data.decode.images import decode
-from widefield.data.readers.images import common_size, read_folder, resize_array
+from widefield.data.decode.resize import resize_array
+from widefield.data.readers.images import common_size, read_folder
 
 GRAY = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
 RGB = np.random.default_rng(0).integers(0, 256, (3, 4, 3), dtype=np.uint8)
@@ -147,13 +149,39 @@ def test_array_resize_agrees_with_pillow():
     rng = np.random.default_rng(0)
     small = rng.integers(0, 256, (2, 12, 20, 3), dtype=np.uint8)
     images = small.repeat(4, axis=1).repeat(4, axis=2)
-    for size in ((16, 16), (48, 64), (24, 40)):
-        ours = resize_array(images, size)
-        (height, width), (top, left) = center_fit((48, 80), size)
+    for size, fit in product(((16, 16), (48, 64), (24, 40)), ("crop", "pad", "squash")):
+        ours = resize_array(images, size, fit)
+        (height, width), (top, left) = center_fit((48, 80), size, fit)
         for image, result in zip(images, ours, strict=True):
             whole = Image.fromarray(image).resize((width, height), Image.Resampling.BICUBIC)
-            expected = np.asarray(whole)[top : top + size[0], left : left + size[1]].astype(int)
-            assert np.abs(expected - result).max() <= 1
+            cut = whole.crop((left, top, left + size[1], top + size[0]))
+            assert np.abs(np.asarray(cut).astype(int) - result).max() <= 1
+
+
+@pytest.mark.parametrize("size", [(32, 32), (20, 48)])
+@pytest.mark.parametrize("kind", ["files", "array", "channels"])
+def test_an_image_is_cut_padded_or_squashed(tmp_path, kind, size):
+    """A white image is white where it is shown, and black around it."""
+    white = np.full((40, 80, 3), 255, np.uint8)
+    Image.fromarray(white).save(tmp_path / "0.png")
+    data = {"files": tmp_path, "array": {"x": white[None]}, "channels": f"{tmp_path}:channels"}
+    shown = {}
+    for fit in ("crop", "pad", "squash"):
+        dataset = open_dataset(data[kind], image_size=size, fit=fit)
+        shown[fit] = dataset.images[0] > 127
+        assert dataset.form()["fit"] == fit
+        lost = [note for note in dataset.notes if "of their area" in note]
+        assert bool(lost) == (fit == "crop")
+        assert all(note.endswith("pretrain --fit pad or squash keeps it") for note in lost)
+    assert shown["crop"].all()
+    assert shown["squash"].all()
+    rows, columns = shown["pad"].any((1, 2)), shown["pad"].any((0, 2))
+    inside = {(32, 32): (16, 32), (20, 48): (20, 40)}[size]
+    assert (rows.sum(), columns.sum()) == inside
+    assert (rows == rows[::-1]).all()
+    assert (columns == columns[::-1]).all()
+    with pytest.raises(ValueError, match=r"fit 'pat'.*did you mean 'pad'"):
+        open_dataset(data[kind], fit="pat")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import widefield
 from made_images import png16
 from made_profiles import ADOBE_RGB, DISPLAY_P3, SRGB_COLUMNS, gray_profile, rgb_profile
 from widefield.core.center_fit import center_fit
-from widefield.core.types import InputSpec
+from widefield.core.types import Fit, InputSpec
 from widefield.data import open_dataset
 from widefield.data.decode.images import decode
 from widefield.encoders import (
@@ -108,12 +109,15 @@ def written(folder: Path, contents: list[bytes]) -> Path:
     return folder
 
 
-def saved(folder: Path, size: int | tuple[int, int], data: Path | None = None) -> Path:
+def saved(
+    folder: Path, size: int | tuple[int, int], data: Path | None = None, fit: Fit = "crop"
+) -> Path:
     """Save an encoder, for deep images with the black and white of `data`."""
     levels = None if data is None else open_dataset(data).black_white
     encoder = build_encoder(
         "resnet-tiny", image_size=size, stem="native", black_white=levels, seed=0, **STATISTICS
     )
+    encoder.config = replace(encoder.config, fit=fit)
     save_encoder(encoder.eval(), folder)
     return folder
 
@@ -188,11 +192,13 @@ def timms(model: torch.nn.Module, cfg: dict[str, Any], data: Path) -> dict[str, 
         }
 
 
-@pytest.mark.parametrize("size", [32, (50, 30)], ids=str)
-def test_timms_own_transform_computes_the_features_of_embed(size: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("size", "fit"), [(32, "crop"), ((50, 30), "crop"), (32, "squash")])
+def test_timms_own_transform_computes_the_features_of_embed(
+    size: Any, fit: Fit, tmp_path: Path
+) -> None:
     files = [*FILES["wide and tall"], *FILES["photos"], png(picture(144, 128))]
     data = written(tmp_path / "data", files)
-    encoder = saved(tmp_path / "encoder", size)
+    encoder = saved(tmp_path / "encoder", size, fit=fit)
     widefield.export(encoder, tmp_path / "model")
     ours = embedded(encoder, data)
     model = timm.create_model(f"local-dir:{tmp_path / 'model'}", pretrained=True).eval()
@@ -238,30 +244,35 @@ def test_a_very_long_image_needs_little_memory() -> None:
     shape=st.tuples(st.integers(5, 90), st.integers(5, 90)),
     size=st.tuples(st.integers(8, 40), st.integers(8, 40)),
     square=st.booleans(),
+    fit=st.sampled_from(("crop", "pad", "squash")),
 )
 def test_the_module_resizes_as_the_decoder_does(
-    shape: tuple[int, int], size: tuple[int, int], square: bool
+    shape: tuple[int, int], size: tuple[int, int], square: bool, fit: Fit
 ) -> None:
     size = (size[0], size[0]) if square else size
     content = png(picture(min(shape), max(shape)))
-    expected = decode(memoryview(content), size).pixels
+    expected = decode(memoryview(content), size, fit=fit).pixels
     assert expected is not None
     pixels = torch.from_numpy(np.array(Image.open(io.BytesIO(content))))[None]
-    x = Preprocess(InputSpec(image_size=size))(pixels)[0].permute(1, 2, 0) * 255
+    preprocess = Preprocess(InputSpec(image_size=size, fit=fit))
+    x = preprocess(pixels)[0].permute(1, 2, 0) * 255
     assert np.abs(x.numpy() - expected).max() < 1e-3
     # Pillow may take the passes over a tall image in the other order, and round differently.
-    tall = Preprocess(InputSpec(image_size=size))(pixels.transpose(1, 2))[0].permute(1, 2, 0) * 255
-    upright = decode(memoryview(png(Image.fromarray(pixels[0].transpose(0, 1).numpy()))), size)
+    tall = preprocess(pixels.transpose(1, 2))[0].permute(1, 2, 0) * 255
+    turned_back = memoryview(png(Image.fromarray(pixels[0].transpose(0, 1).numpy())))
+    upright = decode(turned_back, size, fit=fit)
     assert upright.pixels is not None
     assert np.abs(tall.numpy() - upright.pixels).mean() < 0.5
 
 
-@pytest.mark.parametrize(("kind", "size"), [("wide and tall", (24, 40)), ("thermal", 32)], ids=str)
+@pytest.mark.parametrize(
+    ("kind", "size", "fit"), [("wide and tall", (24, 40), "crop"), ("thermal", 32, "pad")], ids=str
+)
 def test_onnx_with_preprocessing_takes_pixels_of_any_size(
-    kind: str, size: Any, tmp_path: Path
+    kind: str, size: Any, fit: Fit, tmp_path: Path
 ) -> None:
     data = written(tmp_path / "data", FILES[kind])
-    encoder = saved(tmp_path / "encoder", size, data)
+    encoder = saved(tmp_path / "encoder", size, data, fit)
     widefield.export(encoder, tmp_path / "model.onnx", preprocess=True)
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     wanted = np.float32 if kind == "thermal" else np.uint8
@@ -338,7 +349,7 @@ def test_deep_images_without_a_record_are_not_clipped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("interpolation", "bilinear"), ("fit", "squash"), ("guessed", 1), ("std", [0, 1, 1])],
+    [("interpolation", "bilinear"), ("fit", "stretch"), ("guessed", 1), ("std", [0, 1, 1])],
 )
 def test_a_record_of_another_preprocessing_is_refused(
     field: str, value: object, tmp_path: Path

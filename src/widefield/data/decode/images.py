@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,8 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from widefield.core.center_fit import center_fit, cut_share
 from widefield.core.cpus import usable_cpus
 from widefield.core.names import printable
-from widefield.core.types import BlackWhite, ProgressCallback, Range, Size
-from widefield.data.cache import DecodingJournal
+from widefield.core.types import BlackWhite, Fit, ProgressCallback, Range, Size
+from widefield.data.cache import DecodingJournal, digest_of_example
 from widefield.data.decode.color_profile import to_srgb
 from widefield.data.decode.high_bit_depth import (
     ValueSample,
@@ -107,13 +107,17 @@ of its area that is cut off."""
 def decode_all(
     files: Sequence[Encoded],
     names: Sequence[str],
-    out: NDArray[np.uint8],
+    out: NDArray[Any],
     progress: ProgressCallback | None = None,
     black_white: Range | None = None,
     journal: DecodingJournal | None = None,
+    *,
+    size: Size,
+    fit: Fit = "crop",
 ) -> DecodeReport:
     """Decode files[i] into out[i] [n, H, W, 3], in parallel; rows of failed files are undefined.
 
+    Into uint64 [n] it writes the digest of each image, for those that are decoded at each read.
     Without `black_white`, a sample of the images of more than 8 bits is read first. Rows that the
     `journal` has are in `out` already.
 
@@ -121,7 +125,6 @@ def decode_all(
         ValueError: the images have no common black and white, or many values are outside.
     """
     report = DecodeReport(black_white=black_white)
-    size: Size = (out.shape[1], out.shape[2])
     done: dict[int, Any] = {} if journal is None else journal.done
     if journal is not None and black_white is None and "black_white" in journal.facts:
         black, white = journal.facts["black_white"]
@@ -129,10 +132,10 @@ def decode_all(
 
     def decode_row(i: int) -> Result | None:
         scale: Any = report.black_white  # one pair for all channels, as given or found
-        decoded = decode(files[i], size, scale)
+        decoded = decode(files[i], size, scale, fit)
         if decoded is None:
             return None
-        out[i] = decoded.pixels
+        out[i] = decoded.pixels if out.ndim > 1 else digest_of_example(decoded.pixels)
         return sorted(decoded.choices), decoded.outside, decoded.cut
 
     for i, result in done.items():
@@ -219,10 +222,10 @@ def in_parallel(
             try:
                 done.append((i, work(i)))
             except Exception as error:  # decoders raise every kind of error on damaged files
-                done.append((i, _reason(error)))
+                done.append((i, reason_of(error)))
         return done
 
-    with _suppress_warnings(), ThreadPoolExecutor(usable_cpus()) as pool:
+    with suppress_warnings(), ThreadPoolExecutor(usable_cpus()) as pool:
         try:
             starts = range(0, len(rows), _FILES_PER_TASK)
             for start, done in zip(starts, pool.map(task, starts), strict=True):
@@ -235,53 +238,72 @@ def in_parallel(
             raise
 
 
-def decode(file: Encoded, size: Size, black_white: Range | None = None) -> Decoded | None:
+def decode(
+    file: Encoded, size: Size, black_white: Range | None = None, fit: Fit = "crop"
+) -> Decoded | None:
     """Decode one image to upright sRGB, uint8 [H, W, 3].
 
-    The image is resized by the shorter side and cropped to `size` at the center. Transparent pixels
-    become white, and only the first page or frame is used. An image of more than 8 bits is scaled
-    so that `black_white` become 0 and 255; without them the result is None. A damaged file raises
-    the error of its decoder.
+    The image is brought to `size` by `fit`. Transparent pixels become white, and only the first
+    page or frame is used. An image of more than 8 bits is scaled so that `black_white` become 0 and
+    255; without them the result is None. A damaged file raises the error of its decoder.
     """
     with open_image(file) as image:
-        orientations = {_orientation(image)}
-        # An MPO file is a photo with its preview, not two pages.
-        is_multi_page = image.format != "MPO" and getattr(image, "is_animated", False)
-        choices = {"first"} if is_multi_page else set()
-        scale, stated, outside = black_white, None, None
-        if deep := is_deep(image, file):
-            stated = stated_white(image, file)
-            scale = black_white if stated is None else (0.0, stated)
-            if scale is None:
-                return None
-        image.load()
-        orientations.add(image.getexif().get(ExifTags.Base.Orientation, 1))
-        was_size, image_8_bits = _upright_size(image), image
-        if deep and scale is not None:
-            choices.add("deep")
-            values = deep_image(image, file)
-            outside = values.outside(scale) if stated is None else None
-            image_8_bits = values.to_8_bits(scale)
-        else:
-            check_unsigned(image)
-        upright = ImageOps.exif_transpose(image_8_bits)
-        if profile := image.info.get("icc_profile"):
-            in_srgb = to_srgb(upright, profile)
-            choices |= set() if in_srgb is upright else {"profile" if in_srgb else "no_profile"}
-            upright = in_srgb or upright
-        if upright.mode == "CMYK":
-            choices.add("cmyk")
-        rgb, is_transparent = _to_rgb(upright)
+        upright = load_upright(image, file, black_white)
+    if upright is None:
+        return None
+    rgb, choices, cut = upright.rgb, upright.choices, 0.0
+    was_size = (rgb.height, rgb.width)
+    if was_size != size:
+        choices = choices | {"resized"}
+        cut = cut_share(was_size, size, fit)
+        rgb = _fitted(rgb, size, fit)
+    return Decoded(np.asarray(rgb), choices, upright.outside, cut)
+
+
+class Upright(NamedTuple):
+    """An image in upright sRGB at the size of its file, and the choices made, as of `Decoded`."""
+
+    rgb: Image.Image
+    choices: frozenset[str]
+    outside: float | None
+
+
+def load_upright(image: Image.Image, file: Encoded, black_white: Range | None) -> Upright | None:
+    """Load an open image; None for more than 8 bits without black and white."""
+    orientations = {_orientation(image)}
+    # An MPO file is a photo with its preview, not two pages.
+    is_multi_page = image.format != "MPO" and getattr(image, "is_animated", False)
+    choices = {"first"} if is_multi_page else set()
+    scale, stated, outside = black_white, None, None
+    if deep := is_deep(image, file):
+        stated = stated_white(image, file)
+        scale = black_white if stated is None else (0.0, stated)
+        if scale is None:
+            return None
+    image.load()
+    orientations.add(image.getexif().get(ExifTags.Base.Orientation, 1))
+    upright = image
+    if deep and scale is not None:
+        choices.add("deep")
+        values = deep_image(image, file)
+        outside = values.outside(scale) if stated is None else None
+        upright = values.to_8_bits(scale)
+    else:
+        check_unsigned(image)
+    if orientations != {1}:  # without one, it would copy the image
+        upright = ImageOps.exif_transpose(upright)
+    if profile := image.info.get("icc_profile"):
+        in_srgb = to_srgb(upright, profile)
+        choices |= set() if in_srgb is upright else {"profile" if in_srgb else "no_profile"}
+        upright = in_srgb or upright
+    if upright.mode == "CMYK":
+        choices.add("cmyk")
+    rgb, is_transparent = _to_rgb(upright)
     if is_transparent:
         choices.add("alpha")
     if orientations & set(range(2, 9)):
         choices.add("turned")
-    cut = 0.0
-    if was_size != size:
-        choices.add("resized")
-        cut = cut_share(was_size, size)
-        rgb = _center_fitted(rgb, size)
-    return Decoded(np.asarray(rgb), frozenset(choices), outside, cut)
+    return Upright(rgb, frozenset(choices), outside)
 
 
 def sample_values(file: Encoded) -> ValueSample:
@@ -291,9 +313,9 @@ def sample_values(file: Encoded) -> ValueSample:
         return deep_image(image, file).sample()
 
 
-def _center_fitted(image: Image.Image, size: Size) -> Image.Image:
-    """Return the image resized by the shorter side and cut at the center."""
-    (height, width), (top, left) = center_fit((image.height, image.width), size)
+def _fitted(image: Image.Image, size: Size, fit: Fit) -> Image.Image:
+    """Return the image resized, and cut or padded around the center."""
+    (height, width), (top, left) = center_fit((image.height, image.width), size, fit)
     bicubic = Image.Resampling.BICUBIC
     if max(height, width) <= _MAX_ASPECT * max(size):
         resized = image.resize((width, height), bicubic)
@@ -306,10 +328,10 @@ def _center_fitted(image: Image.Image, size: Size) -> Image.Image:
 
 def header_size(files: Sequence[Encoded], index: int) -> Size | None:
     """Return (height, width) of an upright image from its header; None if it is unreadable."""
-    with _suppress_warnings():
+    with suppress_warnings():
         try:
             with open_image(files[index]) as image:
-                return _upright_size(image)
+                return upright_size(image)
         except Exception:  # reported when it is decoded
             return None
 
@@ -353,7 +375,7 @@ def _orientation(image: Image.Image) -> object:
     return image.getexif().get(ExifTags.Base.Orientation, 1) if has_exif else 1
 
 
-def _upright_size(image: Image.Image) -> Size:
+def upright_size(image: Image.Image) -> Size:
     """Return (height, width) after applying the EXIF orientation."""
     if _orientation(image) not in (5, 6, 7, 8):
         return image.height, image.width
@@ -366,7 +388,7 @@ def _upright_size(image: Image.Image) -> Size:
 def _to_rgb(image: Image.Image) -> tuple[Image.Image, bool]:
     """Return the image in RGB on white, and whether it has transparent pixels."""
     if not image.has_transparency_data:
-        return image.convert("RGB"), False
+        return image if image.mode == "RGB" else image.convert("RGB"), False
     image = image.convert("RGBA")
     white = Image.new("RGBA", image.size, "white")
     min_alpha = image.getchannel("A").getextrema()[0]
@@ -374,7 +396,8 @@ def _to_rgb(image: Image.Image) -> tuple[Image.Image, bool]:
     return Image.alpha_composite(white, image).convert("RGB"), min_alpha < 255
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Return why a file cannot be read, in words."""
     if isinstance(error, UnidentifiedImageError):
         return "not an image"
     if isinstance(error, Image.DecompressionBombError):
@@ -385,8 +408,8 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def _suppress_warnings() -> Iterator[None]:
+def suppress_warnings() -> Iterator[None]:
     """Suppress the warnings of decoders: failures are reported by file name."""
     with suppress_libtiff_errors(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.filterwarnings("ignore", module=r"PIL\.")
         yield

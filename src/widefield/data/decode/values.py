@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageSequence
 
-from widefield.core.center_fit import center_fit, cut_share
+from widefield.core.center_fit import cut_share
 from widefield.core.pixels import stored
-from widefield.core.types import BlackWhite, ProgressCallback, Size
+from widefield.core.types import BlackWhite, Fit, ProgressCallback, Size
 from widefield.data.cache import DecodingJournal
 from widefield.data.decode.high_bit_depth import deep_image, is_deep
 from widefield.data.decode.images import DecodeReport, Result, in_parallel, open_image
+from widefield.data.decode.resize import resize_array
 from widefield.data.examples import Encoded
 from widefield.data.select import spread_rows
 
@@ -132,9 +132,12 @@ def decode_values(
     progress: ProgressCallback | None = None,
     black_white: BlackWhite | None = None,
     journal: DecodingJournal | None = None,
+    *,
+    size: Size,
+    fit: Fit,
 ) -> DecodeReport:
     """Read the values of files[i] into out[i] [n, H, W, C], in parallel, as `decode_all`."""
-    form, size = Form(out.shape[-1], out.dtype), (out.shape[1], out.shape[2])
+    form = Form(out.shape[-1], out.dtype)
     report = DecodeReport(black_white=None if out.dtype == np.uint8 else black_white)
     if out.dtype != np.uint8 and black_white is None:
         sample = []
@@ -149,12 +152,12 @@ def decode_values(
 
     def decode_row(i: int) -> Result:
         values = _checked(files[i], form)
-        out[i], outside = fitted(values, out.dtype, size, report.black_white)
+        out[i], outside = fitted(values, out.dtype, size, report.black_white, fit)
         choices = [] if out.dtype == np.uint8 else ["deep"]
         was_size: Size = (values.shape[0], values.shape[1])
         if was_size == size:
             return choices, outside, 0.0
-        return [*choices, "resized"], outside, cut_share(was_size, size)
+        return [*choices, "resized"], outside, cut_share(was_size, size, fit)
 
     rows = [i for i in range(len(files)) if i not in done]
     for i, result in in_parallel(decode_row, rows, len(files) - len(rows), progress):
@@ -165,7 +168,11 @@ def decode_values(
 
 
 def fitted(
-    values: NDArray[Any], dtype: "np.dtype[Any]", size: Size, black_white: BlackWhite | None
+    values: NDArray[Any],
+    dtype: "np.dtype[Any]",
+    size: Size,
+    black_white: BlackWhite | None,
+    fit: Fit,
 ) -> tuple[NDArray[Any], float | None]:
     """Return an image [H, W, C] as it is stored, and the share of values outside black and white.
 
@@ -182,7 +189,7 @@ def fitted(
         x = (x - low) / (high - low)
         outside = float(((x < 0) | (x > 1)).mean())
     if values.shape[:2] != size:
-        x = _resized(x, size)
+        x = resize_array(x[None], size, fit)[0]
     return stored(np.clip(x, 0, 1), dtype), outside
 
 
@@ -194,17 +201,6 @@ def _checked(file: Encoded, form: Form) -> NDArray[Any]:
     if stored_type(values.dtype) != form.dtype:
         raise ValueError(f"values of type {values.dtype}, and the others are {form.dtype}")
     return values
-
-
-def _resized(x: NDArray[np.float64], size: Size) -> NDArray[np.float64]:
-    """Resize [H, W, C] by the shorter side and cut the center."""
-    (height, width), (top, left) = center_fit((x.shape[0], x.shape[1]), size)
-    image = torch.from_numpy(x).permute(2, 0, 1)[None]
-    image = torch.nn.functional.interpolate(
-        image, size=(height, width), mode="bicubic", antialias=True
-    )
-    image = image[0, :, top : top + size[0], left : left + size[1]]
-    return np.ascontiguousarray(image.permute(1, 2, 0).numpy())
 
 
 def _is_array(file: Encoded) -> bool:

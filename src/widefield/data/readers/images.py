@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from widefield.core.center_fit import center_fit
 from widefield.core.names import printable
 from widefield.core.types import Size
 from widefield.data.cache import digest
@@ -343,12 +341,3 @@ def size_for(sizes: Sequence[Size]) -> Size:
     median = float(np.median([min(size) for size in sizes]))
     side = min(max(32 * round(median / 32), 32), _LARGEST_SIDE)
     return side, side
-
-
-def resize_array(images: NDArray[np.uint8], size: Size) -> NDArray[np.uint8]:
-    """Resize uint8 [n, H, W, C] by the shorter side and crop the center."""
-    resized, (top, left) = center_fit(images.shape[1:3], size)
-    x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2)
-    x = torch.nn.functional.interpolate(x, size=resized, mode="bicubic", antialias=True)
-    x = x[:, :, top : top + size[0], left : left + size[1]]
-    return np.ascontiguousarray(x.permute(0, 2, 3, 1).numpy())

@@ -14,7 +14,7 @@ from timm.layers.pos_embed import resample_abs_pos_embed
 from torch import Tensor
 
 from widefield.core.rng import seeded
-from widefield.core.types import BlackWhite, InputSpec, Size, as_size
+from widefield.core.types import BlackWhite, Fit, InputSpec, Size, as_size
 from widefield.encoders.encoder import Encoder, EncoderConfig, build_from_config, encoder_config
 from widefield.encoders.layers import first_weight
 from widefield.encoders.names import is_own
@@ -30,6 +30,7 @@ def adapt_encoder(
     channels: int,
     image_size: int | Size,
     black_white: BlackWhite | None = None,
+    fit: Fit = "crop",
 ) -> tuple[Encoder, tuple[str, ...]]:
     """Return a copy of an encoder for images of `channels` and `image_size`.
 
@@ -52,7 +53,7 @@ def adapt_encoder(
         ('3 channels became 1: the first layer is summed over them',)
     """
     before = encoder.config
-    config = adapted_config(before, channels, image_size, black_white)
+    config = adapted_config(before, channels, image_size, black_white, fit)
     with seeded(0):  # its random weights are replaced below
         result = build_from_config(config)
     wanted, weights = result.backbone.state_dict(), encoder.backbone.state_dict()
@@ -74,12 +75,16 @@ def adapt_encoder(
 
 
 def adapted_config(
-    before: EncoderConfig, channels: int, image_size: int | Size, black_white: BlackWhite | None
+    before: EncoderConfig,
+    channels: int,
+    image_size: int | Size,
+    black_white: BlackWhite | None,
+    fit: Fit = "crop",
 ) -> EncoderConfig:
     """Return the configuration of the same architecture for other images."""
     size = as_size(image_size)
     if (channels, size) == (before.channels, before.image_size):
-        return replace(before, black_white=black_white, guessed=False)
+        return replace(before, black_white=black_white, fit=fit, guessed=False)
     inputs = InputSpec(
         channels=channels,
         image_size=size,
@@ -87,6 +92,7 @@ def adapted_config(
         std=per_channel(before.std, channels),
         black_white=black_white,
         rate=before.rate,
+        fit=fit,
     )
     config = encoder_config(
         before.name,

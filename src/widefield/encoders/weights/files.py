@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from widefield.core.files import check_plain_file, write_atomically
 from widefield.core.rng import seeded
-from widefield.core.types import InputSpec, as_black_white, is_black_white
+from widefield.core.types import Fit, InputSpec, as_black_white, is_black_white
 from widefield.encoders.arguments import lines_after_build, split_arguments
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.encoder import (
@@ -229,8 +229,10 @@ def read_inputs(fields: Mapping[str, Any], *, signals: bool = False) -> InputSpe
     if not isinstance(size, list) or len(size) != 2:
         raise ValueError(f"image_size is {size!r}")
     _check_types(fields, {"channels": int, "guessed": bool})
-    for name in ("interpolation", "fit"):
-        if fields[name] != _ADDED_FIELDS[name]:
+    if fields["fit"] == "center":  # its name before there were others
+        fields["fit"] = "crop"
+    for name, known in {"interpolation": ("bicubic",), "fit": get_args(Fit)}.items():
+        if fields[name] not in known:
             raise ValueError(f"{name} is {fields[name]!r}")
     for name, counts in {"channels": [fields["channels"]], "image_size": size}.items():
         if not all(type(count) is int and 0 < count < _MAX_VALUE for count in counts):
@@ -256,6 +258,7 @@ def read_inputs(fields: Mapping[str, Any], *, signals: bool = False) -> InputSpe
         std=fields["std"],
         black_white=as_black_white(black_white),
         rate=rate,
+        fit=fields["fit"],
         guessed=fields["guessed"],
     )
 
@@ -268,7 +271,7 @@ def _check_types(fields: Mapping[str, Any], types: Mapping[str, type]) -> None:
 
 _ADDED_FIELDS: dict[str, Any] = {
     "interpolation": "bicubic",
-    "fit": "center",
+    "fit": "crop",
     "guessed": False,
     "digest": None,
 }

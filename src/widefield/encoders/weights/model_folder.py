@@ -8,7 +8,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from widefield.core.files import write_atomically
-from widefield.core.types import InputSpec, as_size
+from widefield.core.types import Fit, InputSpec, as_size
 from widefield.encoders.encoder import Encoder, EncoderConfig
 from widefield.encoders.names import is_own
 from widefield.encoders.readout import Readout
@@ -99,7 +99,7 @@ def timm_config(encoder: Encoder) -> dict[str, Any]:
             "std": list(config.std),
             "interpolation": config.interpolation,
             "crop_pct": 1.0,
-            "crop_mode": config.fit,
+            "crop_mode": _CROP_MODES[config.fit],
             "pool_size": None,
             "num_classes": 0,
             "first_conv": known.get("first_conv"),
@@ -109,13 +109,17 @@ def timm_config(encoder: Encoder) -> dict[str, Any]:
     }
 
 
+_CROP_MODES: dict[Fit, str] = {"crop": "center", "pad": "border", "squash": "squash"}
+"""timm's names; it pads with the mean."""
+
+
 def preprocessor_config(inputs: InputSpec) -> dict[str, Any] | None:
     """Return the content of transformers' `preprocessor_config.json`; None if it cannot express it.
 
-    Transformers resizes by the shorter side for squares only, and converts to three channels.
+    It has the cut at the center, for squares only, and converts to three channels.
     """
     height, width = as_size(inputs.image_size)
-    if height != width or inputs.channels != 3:
+    if height != width or inputs.channels != 3 or inputs.fit != "crop":
         return None
     assert inputs.mean is not None
     assert inputs.std is not None
