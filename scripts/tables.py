@@ -44,6 +44,7 @@ from studies import page as studies_page
 BLOCKS: dict[str, Callable[[], str]] = {
     "summary": readme.summary,
     "ratios": steps.ratios,
+    "lightly": steps.lightly,
     "both-directions": steps.both_directions,
     "viewmaker-step": steps.viewmaker,
     "methods": methods.methods,

@@ -73,7 +73,7 @@ def loss_pairs(z1: Tensor, z2: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
     }
 
 
-class _Images(torch.utils.data.Dataset[Any]):
+class PilImages(torch.utils.data.Dataset[Any]):
     """Images as PIL's, as lightly's transforms take them."""
 
     def __init__(self, images: Any, transform: Callable[[Image.Image], list[Tensor]]) -> None:
@@ -112,7 +112,7 @@ def trained_by_lightly(one: Trained) -> nn.Module:
     size = data.images.shape[1]
     transform = SimCLRTransform(size, cj_strength=0.5, gaussian_blur=0.0, normalize=None)
     loader = torch.utils.data.DataLoader(
-        _Images(data.images, transform), recipe.batch_size, shuffle=True, drop_last=True
+        PilImages(data.images, transform), recipe.batch_size, shuffle=True, drop_last=True
     )
     criterion = NTXentLoss(temperature=recipe.method.temperature)
     both = nn.ModuleList([backbone, head]).train()

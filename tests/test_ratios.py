@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from itertools import cycle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 import scale
-from ratios import catch_up, data, decoder, head, probe, readout, step, views
+from ratios import catch_up, data, decoder, head, lightly_loop, probe, readout, step, views
 from ratios.timing import steady_ratio, turn_by_turn
 from widefield.methods import METHODS
 from widefield.metrics import health, singular_values
@@ -81,6 +82,26 @@ def test_wide_features_are_timed_beside_pooled_ones() -> None:
     values = found["values"]
     assert values["fit_seconds"] > 0
     assert (values["dim"], values["examples"]) == (512, 600)
+
+
+def test_steps_are_timed_beside_the_loop_of_lightly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in has its names, and as views two gray images."""
+
+    def transform(size: int, **settings: Any) -> Callable[[Any], list[torch.Tensor]]:
+        assert settings == {"gaussian_blur": 0.0, "normalize": None}
+        return lambda image: [torch.full((3, size, size), 0.5)] * 2
+
+    for name, value in {
+        "loss.NTXentLoss": lambda: lambda z0, z1: (z0 - z1).square().mean(),
+        "models.modules.SimCLRProjectionHead": lambda *widths: torch.nn.Linear(widths[0], 2),
+        "transforms.SimCLRTransform": transform,
+    }.items():
+        module, _, attribute = f"lightly.{name}".rpartition(".")
+        monkeypatch.setitem(sys.modules, module, SimpleNamespace(**{attribute: value}))
+    found = lightly_loop.bench(batch_size=8, image_size=16, rows=16, rounds=2, **ANY)
+    assert tuple(found["ratios"]) == tuple(f"{name}/lightly" for name in lightly_loop.METHODS)
+    assert all(ratio > 0 for ratio in found["ratios"].values())
+    assert found["values"]["lightly_views_seconds"] < found["values"]["lightly_seconds"]
 
 
 def test_kornia_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:

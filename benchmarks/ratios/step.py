@@ -72,13 +72,13 @@ def bench(
     )
     dataset = open_dataset(pixels)
     loader = Loader(dataset, batch_size=batch_size, device=device)
-    steps = {"bare": _bare_step(encoder, loader, device)}
+    steps = {"bare": bare_step(encoder, loader, device)}
     known = contestants()
     methods = methods or list(known)
     for name in methods:
         check_name("method", name, known)
         recipe = make_recipe(views=views, encoder=encoder, batch_size=batch_size, **known[name])
-        steps[name] = _method_step(recipe, loader, dataset, device)
+        steps[name] = method_step(recipe, loader, dataset, device)
     # On a CPU the time of the processor, which other work on the machine hardly changes.
     clock = time.perf_counter if device.type == "cuda" else time.process_time
     seconds = turn_by_turn(steps, rounds, device, clock)
@@ -99,7 +99,8 @@ def _fresh_encoder(name: str, loader: Loader, device: torch.device) -> Encoder:
     return encoder.to(memory_format=torch.channels_last)
 
 
-def _bare_step(name: str, loader: Loader, device: torch.device) -> Callable[[], None]:
+def bare_step(name: str, loader: Loader, device: torch.device) -> Callable[[], None]:
+    """Return a step of the encoder alone: forward, backward and AdamW on a ready batch."""
     compute = Compute.alone(device)
     encoder = _fresh_encoder(name, loader, device)
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3, fused=True)
@@ -125,9 +126,10 @@ def contestants() -> dict[str, dict[str, Any]]:
     return table
 
 
-def _method_step(
+def method_step(
     recipe: Recipe, loader: Loader, dataset: Dataset, device: torch.device
 ) -> Callable[[], None]:
+    """Return a training step of a recipe, views and reading included."""
     labels = {"class": torch.arange(len(dataset)) % 10}
     facts = replace(DataInfo.of(dataset), labels=labels)
     targets = _targets_on_disk(len(dataset)) if recipe.method.name == "distill" else None

@@ -21,8 +21,9 @@ def step_ratios(setting: str) -> dict[str, float]:
 def ratios() -> str:
     """Return ratios of timings."""
     tiny, large = step_ratios("resnet-tiny"), step_ratios("resnet18")
-    head, views, probe = (
-        read(name)["ratios"] for name in ("bench_head_resnet-tiny", "bench_views", "bench_probe")
+    head, views, probe, readout = (
+        read(f"bench_{name}")["ratios"]
+        for name in ("head_resnet-tiny", "views", "probe", "readout")
     )
     steps = ", ".join(
         f"{encoder} {ratio(measured[DEFAULT_METHOD])} ({ratio(measured['simclr'])})"
@@ -45,11 +46,31 @@ def ratios() -> str:
             ratio(probe["sklearn/widefield"]),
             "probe",
         ),
+        ("images per second of `embed`, wide / pooled", ratio(readout["wide/pooled"]), "readout"),
     ]
     cells = [
         (what, measured, f"`python -m benchmarks.ratios.{kind}`") for what, measured, kind in rows
     ]
     return table(("ratio", "measured", "command"), cells)
+
+
+def lightly() -> str:
+    """Return the speed beside lightly's loop, and what limits it, in a few sentences."""
+    found = read("bench_lightly_loop")
+    ratios, seconds = found["ratios"], found["values"]
+    theirs, bare = seconds["lightly_seconds"], seconds["bare_seconds"]
+    faster = ", ".join(
+        f"{ratio(ratios[f'{name}/lightly'])} (`{name}`)"
+        for name in ("s-diet", "view-contrast", "simclr")
+    )
+    return (
+        "Images a processor second beside SimCLR in the loop of lightly's documentation, with the "
+        f"same encoder and images and with bfloat16 added to it: {faster} times as many. Of "
+        f"lightly's step, {100 * seconds['lightly_views_seconds'] / theirs:.0f} % are its views. "
+        "No step can be shorter than that of the bare encoder, which allows at most "
+        f"{ratio(theirs / bare)} times as many with one view and {ratio(theirs / bare / 2)} with "
+        "two (`python -m benchmarks.ratios.lightly_loop`)."
+    )
 
 
 def both_directions() -> str:

@@ -14,6 +14,7 @@ TIMINGS = (
     "bench_",
     "decoders",
     "plan_check",
+    "processes",
     "release",
     "scale",
     "store_comparison",
