@@ -21,6 +21,7 @@ from widefield.data.columns import take
 from widefield.data.examples import Examples, SelectedFiles
 from widefield.data.notes import listed_classes
 from widefield.data.targets import (
+    SEPARATORS,
     Cell,
     Target,
     TargetKind,
@@ -209,9 +210,9 @@ def read_labels(
     from 0. Spellings that differ by spaces, case, Unicode form or a decimal .0 are one label.
     Columns without a name, such as the index that pandas writes, are ignored.
 
-    Columns of numbers, and of cells such as a|b, are no classes, but can be groups; see
-    `data.targets`. A name that ends in :class, :number or :labels, which is not part of the task,
-    says what the column is.
+    Columns of numbers, and of cells such as a|b or ["a", "b"], are no classes, but can be groups;
+    see `data.targets`. A name that ends in :class, :number or :labels says what the column is; this
+    end is no part of the task.
 
     Args:
         labels: a .csv file; a table with a column `path` and others; a Series indexed by path; or
@@ -586,6 +587,12 @@ def _merged(labels: Counter[str], task: str, notes: list[str]) -> dict[str, str]
 def _text(value: object) -> str | None:
     """Return a label as text, "" for a missing one, None for a value of another type."""
     value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, list | tuple | set | frozenset | np.ndarray):
+        texts = [_text(item) for item in value]
+        if None in texts:
+            return None
+        mark = SEPARATORS[0]  # also at the end: one label, or none, is a set of labels too
+        return mark.join(sorted(filter(None, texts))) + mark
     if value is None or type(value).__name__ in _MISSING_TYPES:
         return ""
     if isinstance(value, float):
@@ -610,7 +617,7 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
     notes = (
         *examples.notes,
         *table.notes_on(ids),
-        *(target.note(task) for task, target in targets.items()),
+        *(target.note(task, in_table=True) for task, target in targets.items()),
     )
     labeled_examples = replace(
         examples, labels=ids, classes=table.classes(), targets=targets, notes=notes
