@@ -138,8 +138,8 @@ def open_train_test(
     if train_data is not None:
         if labels is not None:
             raise ValueError(
-                "labels are for data that are split into training and test data: leave train_data "
-                "out (--train-data)"
+                "labels are for data that are split into training and test data: leave "
+                "--train-data out"
             )
         train = open_data(train_data, max_examples=max_examples, seed=seed)
         source = test_source(extractor, data)
@@ -232,13 +232,12 @@ def training_data(run: RunFolder, *, group: str | None = None, quiet: bool = Fal
     Raises:
         ValueError: the data changed, or are one part of a split by other groups.
     """
-    data = run_source(run, "give data to fit on, train_data=DATA (--train-data DATA)")
+    data = run_source(run, "give data to fit on, --train-data DATA")
     own = run.group()
     group, spec = own if group is None else group, parse(data)
     if group != own and spec.split is not None and spec.base not in BUILT_IN:
         raise ValueError(
-            f"{data} was split without these groups when the run began: give the data to fit on, "
-            f"train_data={data!r} (--train-data)"
+            f"{data} was split without these groups when the run began: give it as --train-data"
         )
     with images_progress(quiet, "reading images") as progress:
         options = run.recipe().data_options() | run.form()
@@ -406,7 +405,7 @@ def _with_split(text: str, labels: LabelTable | None) -> str:
     """Return a source with its train split, unless it names a split."""
     spec = parse(text)
     if labels is not None and spec.base in BUILT_IN:  # its splits have the same example names
-        raise ValueError(f"{spec.base} has labels of its own: leave labels out (--labels)")
+        raise ValueError(f"{spec.base} has labels of its own: leave --labels out")
     return str(replace(spec, split="train")) if spec.split is None else text
 
 

@@ -108,7 +108,7 @@ def _exact_search(points: Tensor, rows: Tensor, k: int, group: Tensor | None) ->
     half_squares = points.square().sum(1) / 2
     size = max(1, _SIMILARITIES // len(points))
     nearest = torch.empty(len(rows), k, dtype=torch.long, device=rows.device)
-    for chunk, rows_chunk in zip(nearest.split(size), rows.split(size), strict=True):
+    for chunk, rows_chunk in zip(torch.split(nearest, size), torch.split(rows, size), strict=True):
         # |u|^2 / 2 - |u - v|^2 / 2
         similarity = torch.addmm(-half_squares, points[rows_chunk], points.T)
         if group is None:

@@ -582,8 +582,8 @@ def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:
     if not shared:
         raise ValueError(
             f"{train.spec} and {test.spec} share no labeled task: give data with first-level "
-            "subfolders or label arrays, labels of the data (--labels) or others to fit on "
-            "(--train-data), or plant a feature such as +digits in both"
+            "subfolders or label arrays, --labels, or other data to fit on, --train-data DATA, or "
+            "plant a feature such as +digits in both"
         )
     return checked(data.only(*(shared if task is None else [task])))
 
