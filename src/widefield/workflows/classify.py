@@ -77,9 +77,10 @@ class CrossValidation:
         return {**asdict(self), "confusion": self.confusion.tolist()}
 
     def lines(self) -> list[str]:
-        """Return how the accuracy compares with the floors, and the probabilities with it."""
+        """Return how the accuracy compares with the floors, the highest first; and calibration."""
+        highest_first = sorted(self.floors.items(), key=lambda item: -item[1].before)
         return [
-            *(_comparison(name, floor) for name, floor in self.floors.items()),
+            *(_comparison(name, floor) for name, floor in highest_first),
             f"mean probability of the predicted classes {100 * self.confidence:.1f} %, expected "
             f"calibration error {100 * self.calibration_error:.1f} %",
         ]
