@@ -55,12 +55,11 @@ from widefield.evaluation import comparison
 from widefield.evaluation.verdicts import NOT_LEARNED
 from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
+from widefield.inference.overlap import apart, overlap_note
 from widefield.inference.splits import (
     TrainTest,
-    apart,
     data_notes,
     open_train_test,
-    overlap_note,
     own_group,
 )
 from widefield.methods import METHODS

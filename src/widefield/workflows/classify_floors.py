@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from widefield.core.hardware import choose_device
 from widefield.core.types import Kind
 from widefield.data import Dataset
-from widefield.evaluation.wide import wide_or_none
-from widefield.inference.features import FeatureExtractor, encode
+from widefield.inference.features import FeatureExtractor
 from widefield.probes import pixels
+from widefield.workflows.probe_scores import untrained_readouts
 
 _MAX_LABELS = 300
 """Largest number of labels for which floors are measured: there are many raw pixels."""
@@ -32,11 +31,9 @@ def floor_features(extractor: FeatureExtractor, labeled: Dataset) -> dict[str, l
 
 
 def _untrained_features(extractor: FeatureExtractor, labeled: Dataset) -> Iterator[Tensor]:
-    for encoder in extractor.untrained_encoders(labeled.images):
-        yield encode(encoder, labeled.inputs).cpu()
-        wide = wide_or_none(encoder, labeled.images, device=choose_device("auto"))
-        if wide is not None:
-            yield encode(wide, labeled.inputs).cpu()
+    for readouts in untrained_readouts(extractor, labeled):
+        for readout in filter(None, readouts):
+            yield readout.features(labeled.inputs).cpu()
 
 
 def _raw(kind: Kind) -> str:
