@@ -28,11 +28,17 @@ COMMAND = "python benchmarks/costs.py [RUN TRAIN TEST] --before OLD/src"
 SOURCE = Path(__file__).parents[1] / "src"
 
 
-def cost(words: list[str], source: Path, folder: str) -> dict[str, float]:
-    """Return processor seconds and peak memory of `widefield WORDS` in a process of its own."""
+def cost(words: list[str], source: Path) -> dict[str, float]:
+    """Return processor seconds and peak memory of `widefield WORDS`, in its own process and folder.
+
+    In a folder with the output of an older version it would refuse to work.
+    """
     command = [sys.executable, "-c", _MEASURE, sys.executable, "-m", "widefield", *words]
     env = os.environ | {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            command, cwd=folder, env=env, capture_output=True, text=True, check=True
+        )
     seconds, kilobytes = map(float, done.stdout.split())
     return {"cpu_seconds": round(seconds, 2), "peak_mb": round(kilobytes / 1000, 1)}
 
@@ -68,11 +74,10 @@ def main() -> None:
     found = json.loads(args.json.read_text()) if args.json.exists() else {"runs": {}}
     found |= {"command": COMMAND, "machine": machine(choose_device("cpu"))}
     for name, words in commands(args.given).items():
-        with tempfile.TemporaryDirectory() as folder:
-            values = {
-                version: cost(words, source.absolute(), folder)
-                for version, source in (("before", args.before), ("now", SOURCE))
-            }
+        values = {
+            version: cost(words, source.absolute())
+            for version, source in (("before", args.before), ("now", SOURCE))
+        }
         found["runs"][name] = values
         args.json.write_text(json.dumps(found, indent=1) + "\n")
         print(name, values, flush=True)
