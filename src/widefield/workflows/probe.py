@@ -109,6 +109,7 @@ def probe(
         ValueError: invalid input; the message names the remedy.
 
     Example:
+        >>> import torch
         >>> kind, shade = torch.arange(48) // 24, torch.arange(48) % 24
         >>> brightness = (48 * kind + shade) / 72  # kind 1 is brighter
         >>> data = {"x": brightness.reshape(48, 1, 1, 1).repeat(1, 8, 8, 3), "kind": kind}
