@@ -68,6 +68,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "common-starts": starts.common_starts,
     "explore-planted": explore.planted,
     "explore-cost": explore.cost,
+    "explore-iterations": explore.iterations,
+    "commands-cost": explore.commands,
     "head": rows.head,
     "stores": rows.stores,
     "plans": rows.plans,

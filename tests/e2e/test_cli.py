@@ -271,7 +271,7 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
         ),
         (
             ["pretrain", "photos", "--out", "r", "--method", "simclr", "--head-storage", "disk"],
-            "head_storage is not a setting of simclr with views expert: "
+            "--head-storage is not a setting of simclr with views expert: "
             "it is one of view-contrast, ",
         ),
         (
@@ -289,7 +289,7 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
         (["pretrain", "photos", "--out", "r", "--epochs=1.5"], "'1.5' is not a whole number"),
         (
             ["pretrain", "photos", "--out", "r", "--max-examples", "9", "--batch-size", "10"],
-            "batch_size",
+            "--batch-size",
         ),
         (["pretrain", "photos", "--out", "r", "--device", "cuda"], "use --device cpu"),
         (["pretrain", "photos", "--out", "r", "--resume"], "is not a run"),

@@ -212,7 +212,7 @@ def test_an_encoder_that_cannot_take_the_images(arrays: Path, command: Command) 
     """Said before a run begins, with a size that it can take; once it left a run behind."""
     words = ("--out", "run", *TRAIN.split(), "--encoder", "vgg11")
     line = command.refused("pretrain", arrays, *words)
-    found = re.search(r"cannot take images of 16x16 .*: choose an image_size such as (\d+)", line)
+    found = re.search(r"cannot take images of 16x16 .*: choose --image-size (\d+)", line)
     assert found is not None, line
     assert not Path("run").exists()
     refused = command.refused("embed", "timm:vgg11", arrays, "--out", "e.npz")

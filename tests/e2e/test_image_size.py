@@ -48,7 +48,7 @@ def test_every_command_takes_it(command: Command, folder: Path) -> None:
     }
     for name, rest in words.items():
         line = command.refused(name, "pixels", *rest, "--image-size", "16by32")
-        assert "image_size is '16by32': give a side in pixels, or HEIGHTxWIDTH" in line
+        assert "--image-size is '16by32': give a side in pixels, or HEIGHTxWIDTH" in line
     explored = command.json("explore", "pixels", *words["explore"], "--image-size", "16x32")
     assert any("24 of 24 images brought to 16x32" in note for note in explored["notes"])
     probed = command.json("probe", "pixels", *words["probe"], "--image-size", 16)
@@ -60,7 +60,7 @@ def test_a_run_has_its_own_size(command: Command, folder: Path) -> None:
     done = widefield.pretrain("images", out="run", **run)
     assert done.encoder.config.image_size == (16, 32)
     line = command.refused("embed", "run", "images", "--out", "a.npz", "--image-size", 32)
-    assert "run was trained on examples of its own size: leave image_size out" in line
+    assert "run was trained on examples of its own size: leave --image-size out" in line
     with pytest.raises(ValueError, match="resume without image_size"):
         widefield.pretrain("images", out="run", resume=True, image_size=(32, 32), quiet=True)
 

@@ -121,7 +121,7 @@ def test_few_labels_color_the_map_alone(table: list[dict[str, str]]) -> None:
     [
         (
             ["probe", "pixels", "pictures", "--train-data", "pictures"],
-            "leave train_data out (--train-data)",
+            "leave --train-data out",
         ),
         (["audit", "pixels", "photos"], "photos has labels of its own"),
         (["probe", "pixels"], "pixels is not a widefield run: give the data"),

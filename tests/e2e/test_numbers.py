@@ -12,6 +12,7 @@ from pages.format import RESULTS, ROOT
 FILES = sorted([*RESULTS.rglob("*.json"), *(ROOT / "studies" / "results").glob("*.json")])
 TIMINGS = (
     "bench_",
+    "costs",
     "decoders",
     "plan_check",
     "processes",
@@ -19,6 +20,7 @@ TIMINGS = (
     "scale",
     "store_comparison",
     "kills",
+    "map_cost",
     "full_disk",
 )
 """How the names of results begin that draw nothing which a seed would change."""

@@ -82,6 +82,31 @@ def test_every_command_takes_sounds(sounds: Path, trained: Path, command: Comman
     assert widefield.load(sounds / "encoder.safetensors").config.rate == RATE
 
 
+def test_classify_compares_with_untrained_networks_and_the_spectrogram(
+    sounds: Path, trained: Path
+) -> None:
+    """With labels in a random order, the control, no features are better than untrained ones."""
+    paths = sorted(str(p.relative_to(sounds / "data")) for p in (sounds / "data").rglob("*.wav"))
+    labels = {path: path.partition("/")[0] for path in paths[::2]}
+    found = widefield.classify(trained, sounds / "data", labels=labels, quiet=True)
+    floors = found.cross_validation.floors
+    assert floors.keys() == {
+        "the raw spectrogram",
+        "the untrained network",
+        "the most frequent class",
+    }
+    assert floors["the most frequent class"].verdict == "higher"
+    assert floors["the untrained network"].before > floors["the most frequent class"].before
+    shuffled = dict(
+        zip(labels, np.random.default_rng(0).permutation([*labels.values()]), strict=True)
+    )
+    control = widefield.classify(trained, sounds / "data", labels=shuffled, quiet=True)
+    assert control.cross_validation.floors["the untrained network"].verdict != "higher"
+    level = {path: float(len(name)) + 0.1 * i for i, (path, name) in enumerate(labels.items())}
+    numbers = widefield.classify(trained, sounds / "data", labels=level, quiet=True)
+    assert [*numbers.floors] == ["the raw spectrogram", "the untrained network", "the mean"]
+
+
 def test_an_audit_plants_sounds(
     sounds: Path, trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,5 +123,11 @@ def test_weights_come_from_a_mirror(
     words = ("pretrain", "data.npz", "--init", "timm:resnet10t", "--image-size", 32, "--out", "run")
     assert "add --download to fetch them" in command.refused(*words)
     command.text(*words, "--download", *TRAIN)
+    assert command.json("explore", "run", "data.npz", "--out", "page.html")["examples"] == 16
+    labels = ("--labels", "labels.csv", "--out", "classes.csv")
+    assert command.json("classify", "run", "data.npz", *labels)["examples"] == 16
+    command.text("export", "run", "--out", "net.onnx")
+    lacking = command.refused(*words[:3], "timm:resnet18", "--download", "--out", "other")
+    assert "the weights of timm:resnet18 cannot be fetched" in lacking
     kept = load_encoder("run/init").backbone.state_dict()
     assert torch.equal(kept["layer1.0.conv1.weight"], model.state_dict()["layer1.0.conv1.weight"])

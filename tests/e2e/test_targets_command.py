@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import widefield
 from commands import Command
 
 N = 120
@@ -129,3 +130,29 @@ def test_explore_leaves_them_out(command: Command) -> None:
     column("findings", 60)
     refused = command.refused(*words, "few.csv", "--out", "other.html")
     assert "'label' holds several labels a cell" in refused
+
+
+@pytest.mark.usefixtures("pictures")
+def test_python_takes_arrays_and_lists_of_labels() -> None:
+    """Numbers and several labels beside the images in memory, and by path for classify."""
+    rows = read("labels.csv")
+    images = np.stack([np.asarray(Image.open(Path("pictures", r["path"]))) for r in rows])
+    level = np.array([float(r["level"]) for r in rows])
+    names = ("bar", "spot")
+    has = np.array([[name in r["findings"] for name in names] for r in rows])
+    arrays = {"x": images, "level": level, "has": has, "has_classes": np.array(names)}
+    train, test = (
+        {k: v if k == "has_classes" else v[i::2] for k, v in arrays.items()} for i in (0, 1)
+    )
+    found = widefield.probe("pixels", test, train_data=train, floors=False, quiet=True).targets
+    assert found["level"].score.score.value > 0.5
+    assert found["has"].score.accuracy > 0.9
+    sets = {
+        f"row {i}": [name for name, given in zip(names, row, strict=True) if given]
+        for i, row in enumerate(has[:60])
+    }
+    by_path = widefield.classify("pixels", images, labels=sets, quiet=True)
+    assert by_path.given.labels == names
+    assert (by_path.given.values[:60] == has[:60]).all()
+    with pytest.raises(ValueError, match=r"give a \.csv file"):
+        widefield.classify("pixels", images, labels={"row 0": [None]} | {"row 1": [{}]})

@@ -55,12 +55,11 @@ from widefield.evaluation import comparison
 from widefield.evaluation.verdicts import NOT_LEARNED
 from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
+from widefield.inference.overlap import apart, overlap_note
 from widefield.inference.splits import (
     TrainTest,
-    apart,
     data_notes,
     open_train_test,
-    overlap_note,
     own_group,
 )
 from widefield.methods import METHODS
@@ -418,14 +417,14 @@ def _default_plants(data: TrainTest, *, seed: int) -> tuple[tuple[str, ...], tup
     if kind not in WITHOUT_LABELS:
         raise ValueError(
             f"{data.test.spec} has no labels, and nothing is planted in {kind}: add a label "
-            "array, or give labels (--labels)"
+            "array, or give --labels"
         )
     names = WITHOUT_LABELS[kind]
     possible = tuple(name for name in names if has_enough_examples(data, name, seed=seed))
     if not possible:
         raise ValueError(
             f"{len(data.train)} {kind} to fit on are too few to plant anything in: give more, or "
-            "labels (--labels)"
+            "--labels"
         )
     return possible, tuple(
         f"too few {kind} to plant {name!r} in, so that it is left out: give more"

@@ -43,10 +43,11 @@ def main() -> NoReturn:
 
 
 def _run(words: list[str]) -> None:
-    from widefield.cli.app import build_app  # slow, so that `main` has to handle signals first
+    # Slow, so that `main` has to handle signals first.
+    from widefield.cli.app import build_app, options_of_command
     from widefield.core.input_errors import option_names
 
-    with option_names():
+    with option_names(options_of_command(words)):
         build_app(words)(words, exit_on_error=False, print_error=False)
     finish_output()
 

@@ -7,7 +7,7 @@ from widefield.cli.signature import Json, like
 
 if TYPE_CHECKING:
     from widefield.evaluation.target_scores import Estimate
-    from widefield.workflows.probe import ProbeReport, TaskProbe
+    from widefield.workflows.probe_report import ProbeReport, TaskProbe
 
 
 @like("widefield.workflows.probe")

@@ -76,8 +76,8 @@ def held_out_groups(groups: NDArray[np.int64]) -> NDArray[np.bool_]:
     ids = np.unique(groups)
     if len(ids) < 4:
         raise ValueError(
-            f"{len(ids)} groups are too few to split: give four or more, or other data to fit on "
-            "(--train-data)"
+            f"{len(ids)} groups are too few to split: give four or more, or other data to fit on, "
+            "--train-data DATA"
         )
     chosen: NDArray[np.bool_] = np.isin(groups, ids[: max(2, round(len(ids) / 5))])
     return chosen

@@ -1,10 +1,6 @@
 """Tables of labels by path, from a CSV file or from memory."""
 
-import codecs
-import csv
-import math
 import os
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,11 +10,12 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.files import check_plain_file
 from widefield.core.names import printable
 from widefield.data.cache import digest
 from widefield.data.columns import take
 from widefield.data.examples import Examples, SelectedFiles
+from widefield.data.label_files import LABEL, PATH, checked_names, no_column, path_column, read_csv
+from widefield.data.label_names import merged_spellings, nfc, present_labels, text_of
 from widefield.data.notes import listed_classes
 from widefield.data.targets import (
     Cell,
@@ -30,18 +27,9 @@ from widefield.data.targets import (
     target_of,
 )
 
-_LARGEST = 2**30
-"""Size limit of a file of labels, bytes."""
-_PATH, _LABEL = "path", "label"
-_PATH_NAMES = ("filename", "file_name", "file", "filepath", "file_path", "image", "image_path")
-"""Other names of the column of paths, in any case."""
 DECISION, EXCLUDE = "decision", "exclude"
 """Column of a saved decision on each example, and the decision that leaves it out."""
 _DECISIONS = ("keep", EXCLUDE)
-_MISSING = frozenset(
-    ("#N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "NAN", "None", "n/a", "nan", "null")
-)
-"""Texts of missing labels, most of them those of pandas."""
 _HINTED = 10
 """Distinct numbers among classes from which a note says how to take them for numbers."""
 _SUFFIXES: Mapping[str, Literal["class"] | TargetKind] = {
@@ -52,8 +40,6 @@ _SUFFIXES: Mapping[str, Literal["class"] | TargetKind] = {
 """End of the name of a column -> what it is taken for."""
 _KEYS = ("x", "windows", "sounds", "audio", "sample_rate")
 """Keys of arrays in memory that are not tasks."""
-_MISSING_TYPES = ("NAType", "NaTType")
-"""Types of missing values in pandas, which cannot be compared."""
 _FORMATS = (
     "a .csv file, a table such as a pandas DataFrame with the columns path and label, a Series of "
     "labels indexed by path, or a mapping path -> label"
@@ -149,16 +135,16 @@ class LabelTable:
         forms: dict[str, set[str]] = defaultdict(set)
         last_parts: dict[str, set[str]] = defaultdict(set)
         for name in known:
-            forms[_nfc(name)].add(name)
-            last_parts[_nfc(name).rsplit("/", 1)[-1]].add(name)
+            forms[nfc(name)].add(name)
+            last_parts[nfc(name).rsplit("/", 1)[-1]].add(name)
         for given in paths:
             path = given if given in known else given.replace("\\", "/").strip()
             absolute_path = os.path.abspath(os.path.expanduser(path))
             candidates = [path, os.path.normpath(path)]
             candidates += [os.path.relpath(absolute_path, root) for root in folders]
             found = known.intersection(candidates)
-            found = found or {name for text in candidates for name in forms.get(_nfc(text), set())}
-            matches = sorted(found or last_parts.get(_nfc(path), set()))
+            found = found or {name for text in candidates for name in forms.get(nfc(text), set())}
+            matches = sorted(found or last_parts.get(nfc(path), set()))
             if len(matches) > 1:
                 raise ValueError(
                     f"{self.source}: {path!r} means {matches[0]!r} or {matches[1]!r}: give paths "
@@ -209,9 +195,9 @@ def read_labels(
     from 0. Spellings that differ by spaces, case, Unicode form or a decimal .0 are one label.
     Columns without a name, such as the index that pandas writes, are ignored.
 
-    Columns of numbers, and of cells such as a|b, are no classes, but can be groups; see
-    `data.targets`. A name that ends in :class, :number or :labels, which is not part of the task,
-    says what the column is.
+    Columns of numbers, and of cells such as a|b or ["a", "b"], are no classes, but can be groups;
+    see `data.targets`. A name that ends in :class, :number or :labels says what the column is; this
+    end is no part of the task.
 
     Args:
         labels: a .csv file; a table with a column `path` and others; a Series indexed by path; or
@@ -231,20 +217,24 @@ def read_labels(
     source, lines = "labels", None
     if isinstance(labels, str | Path):
         source = printable(str(labels))
-        columns, lines = _read_csv(Path(labels), source)
+        columns, lines = read_csv(Path(labels), source)
     elif isinstance(labels, Frame):
         header = list(getattr(labels, "column_names", labels.columns))  # the name in pyarrow
-        names = _checked_names([str(name).strip() for name in header], source)
+        names = checked_names([str(name).strip() for name in header], source)
         originals = {str(name).strip(): name for name in header}
         columns = {}
         for name in names:
             column = labels[originals[name]]
-            columns[_PATH if name == path_column(names) else name] = list(
+            columns[PATH if name == path_column(names) else name] = list(
                 column.to_pylist() if hasattr(column, "to_pylist") else column
             )
     elif isinstance(labels, Mapping | Series):
+        if isinstance(labels, Mapping) and not isinstance(labels.get(PATH, ""), str):
+            raise ValueError(
+                f"labels are columns by their names, not labels by path: give {_FORMATS}"
+            )
         pairs = list(labels.items())
-        columns = {_PATH: [path for path, _ in pairs], _LABEL: [label for _, label in pairs]}
+        columns = {PATH: [path for path, _ in pairs], LABEL: [label for _, label in pairs]}
     else:
         raise ValueError(f"cannot read labels from {type(labels).__name__}: give {_FORMATS}")
     columns, kinds = _without_suffixes(columns, source)
@@ -274,7 +264,7 @@ def _without_suffixes(
 
 def is_decision(value: object) -> bool:
     """Return whether a cell of a column `decision` is keep, exclude or empty."""
-    return value in _DECISIONS or _text(value) == ""
+    return value in _DECISIONS or text_of(value) == ""
 
 
 def _without_excluded(columns: dict[str, list[Any]], only: str | None) -> dict[str, list[Any]]:
@@ -287,14 +277,14 @@ def _without_excluded(columns: dict[str, list[Any]], only: str | None) -> dict[s
         return columns  # there may be a task of this name
     kept = {
         name: [
-            cell if name == _PATH or decision != EXCLUDE else ""
+            cell if name == PATH or decision != EXCLUDE else ""
             for cell, decision in zip(cells, decisions, strict=True)
         ]
         for name, cells in columns.items()
         if name != DECISION
     }
     if only is not None and only not in kept and len(kept) == 2:
-        kept = {name if name == _PATH else only: cells for name, cells in kept.items()}
+        kept = {name if name == PATH else only: cells for name, cells in kept.items()}
     return kept
 
 
@@ -302,7 +292,7 @@ def _select_columns(
     columns: dict[str, list[Any]], task: str, group: str | None, source: str
 ) -> dict[str, list[Any]]:
     """Return the columns `path` and `task`, and `group` if there is one."""
-    tasks = [name for name in columns if name != _PATH]
+    tasks = [name for name in columns if name != PATH]
     selected = [name for name in tasks if printable(name) == task]
     similar = [name for name in tasks if printable(name).lower() == task.lower()]
     if not selected and len(similar) == 1:  # Label
@@ -316,95 +306,7 @@ def _select_columns(
         found = ", ".join(map(printable, tasks))
         raise ValueError(f"{source} has no column {task!r}: beside path it has {found}")
     selected += [name for name in tasks if printable(name) == group and name not in selected]
-    return {name: columns[name] for name in (_PATH, *selected)}
-
-
-def _read_csv(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:
-    """Return the columns of a .csv file and the line number of each row."""
-    check_plain_file(path, largest=_LARGEST)
-    encoding, delimiter, _ = csv_format(path, source)
-    try:
-        with path.open(newline="", encoding=encoding) as file:
-            reader = csv.DictReader(file, delimiter=delimiter)
-            reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
-            names = _checked_names(reader.fieldnames, source)
-            reader.fieldnames = [_PATH if x == path_column(names) else x for x in reader.fieldnames]
-            names = [_PATH if name == path_column(names) else name for name in names]
-            rows = [(reader.line_num, row) for row in reader]
-    except OSError as error:
-        raise ValueError(f"cannot read {source}: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{source} is not a CSV file in UTF-8: {error}; save it as one") from error
-    for line, row in rows:
-        # csv stores cells without a column under None: they would be the end of a label.
-        if any(cell.strip() for cell in row.get(None, ())):
-            raise ValueError(
-                f"{source} line {line} has more cells than the header: put labels and paths that "
-                f"hold a {_DELIMITERS[delimiter]} in double quotes"
-            )
-    return {name: [row[name] for _, row in rows] for name in names}, [line for line, _ in rows]
-
-
-def csv_format(path: Path, source: str) -> tuple[str, str, list[str]]:
-    """Return the encoding, the delimiter and the columns of a .csv file.
-
-    Raises:
-        ValueError: it cannot be read, has no column of paths, or two of the same name.
-    """
-    try:
-        with path.open("rb") as raw:
-            is_utf16 = raw.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        encoding = "utf-16" if is_utf16 else "utf-8-sig"
-        with path.open(newline="", encoding=encoding) as file:
-            header = file.readline(_LARGEST)
-            delimiter = _delimiter(header)
-            names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
-    except OSError as error:
-        raise ValueError(f"cannot read {source}: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{source} is not a CSV file in UTF-8: {error}; save it as one") from error
-    _checked_names(names, source)
-    return encoding, delimiter, names
-
-
-_DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
-
-
-def _delimiter(header: str) -> str:
-    """Return the first delimiter that separates a column of paths; by default the comma."""
-    for delimiter in _DELIMITERS:
-        names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
-        if len(names) > 1 and path_column(names) is not None:
-            return delimiter
-    return ","
-
-
-def path_column(names: Sequence[str]) -> str | None:
-    """Return the column of paths, None if there is none or it is ambiguous."""
-    if _PATH in names:
-        return _PATH
-    found = [name for name in names if name.lower() == _PATH]
-    found = found or [name for name in names if name.lower() in _PATH_NAMES]
-    return found[0] if len(found) == 1 else None
-
-
-def _nfc(text: str) -> str:
-    return unicodedata.normalize("NFC", text)
-
-
-def _checked_names(names: list[str], source: str) -> list[str]:
-    """Return the columns with a name; check that `path` is there and none is repeated."""
-    named = [name for name in names if name.strip()]
-    for name in named:
-        if named.count(name) > 1:
-            raise ValueError(f"{source} has two columns {name!r}: leave one of them out")
-    if path_column(named) is None:
-        raise _no_column(source, _PATH)
-    return named
-
-
-def _no_column(source: str, name: str) -> ValueError:
-    return ValueError(f"{source} has no column {name!r}: it needs path, and label or another task")
+    return {name: columns[name] for name in (PATH, *selected)}
 
 
 def _table(
@@ -421,9 +323,9 @@ def _table(
     def location(row: int) -> str:
         return f"{source} row {row}" if lines is None else f"{source} line {lines[row]}"
 
-    paths = columns.pop(_PATH)
+    paths = columns.pop(PATH)
     if not columns:
-        raise _no_column(source, _LABEL)
+        raise no_column(source, LABEL)
     for name in columns:
         if name in _KEYS:
             raise ValueError(
@@ -441,7 +343,7 @@ def _table(
     tasks: dict[str, dict[str, str]] = {printable(name): {} for name in columns}
     for name, values in columns.items():
         for row, value in enumerate(values):
-            label = _text(value)
+            label = text_of(value)
             if label is None:
                 raise ValueError(
                     f"{location(row)}: {paths[row]!r} has a {type(value).__name__} as its "
@@ -453,10 +355,10 @@ def _table(
     kept: dict[str, dict[str, str]] = {}
     targets: dict[str, Mapping[str, Cell]] = {}
     for task, by_path in tasks.items():
-        present = _present(Counter(by_path.values()), task, notes)
+        present = present_labels(Counter(by_path.values()), task, notes)
         kind = kinds.get(task) or kind_of_cells(present)
         if task == group or kind in (None, "class"):
-            class_of = _merged(present, task, notes)
+            class_of = merged_spellings(present, task, notes)
             kept[task] = {path: class_of[x] for path, x in by_path.items() if x in class_of}
             if with_targets and task != group and kind is None and _may_be_numbers(class_of):
                 notes.append(
@@ -502,98 +404,16 @@ def _label_sets(by_path: Mapping[str, str], task: str, notes: list[str]) -> dict
     labels = sorted(set().union(*texts.values()))
     if not labels:
         raise ValueError(f"column {task!r} has no label but separators: write some")
-    class_of = _merged(Counter(text for found in texts.values() for text in found), task, notes)
+    class_of = merged_spellings(
+        Counter(text for found in texts.values() for text in found), task, notes
+    )
     return {path: frozenset(class_of[text] for text in found) for path, found in texts.items()}
-
-
-def class_names(counts: Counter[str], task: str, notes: list[str]) -> dict[str, str] | None:
-    """Return label -> class for the labels of a column that are not missing; None for no classes.
-
-    `counts` has the number of cells of each label. `notes` gets a line on labels that are read as
-    missing, and one on spellings of one class.
-
-    Example:
-        >>> class_names(Counter({"Cat": 1, "cat": 2, "NA": 1}), "kind", [])
-        {'Cat': 'cat', 'cat': 'cat'}
-    """
-    present = _present(counts, task, notes)
-    return None if kind_of_cells(present) is not None else _merged(present, task, notes)
-
-
-def _present(counts: Counter[str], task: str, notes: list[str]) -> Counter[str]:
-    """Return the labels that are not missing, and note those that are."""
-    missing = _missing(counts)
-    found = Counter({label: count for label, count in counts.items() if label in missing})
-    if found:
-        texts = ", ".join(map(repr, sorted(found)))
-        notes.append(f"{found.total()} cells of {task!r} are {texts}: missing, not a class")
-    return Counter({label: count for label, count in counts.items() if label not in missing})
-
-
-def _missing(labels: Iterable[str]) -> set[str]:
-    """Return the texts that stand for a missing label among these."""
-    missing = set(_MISSING)
-    others = {_key(label) for label in labels if label not in missing} - {"-1"}
-    # -1 beside one other value is a class, as in labels -1 and 1.
-    if len(others) > 1 and all(text.isdecimal() for text in others):
-        missing |= {label for label in labels if _key(label) == "-1"}
-    return missing
-
-
-def _key(label: str) -> str:
-    """Return a label in NFC, without the zeros of an integer's decimals.
-
-    Example:
-        >>> _key("2.0"), _key("2.50")
-        ('2', '2.50')
-    """
-    whole, point, decimals = label.partition(".")
-    is_integer = point and decimals and not decimals.strip("0") and whole.lstrip("-").isdecimal()
-    return whole if is_integer else _nfc(label)
-
-
-def _folded(label: str) -> str:
-    """Return what equal labels have in common; a single letter keeps its case, as handwriting."""
-    text = _key(label)
-    return text if len(text) == 1 else text.lower()
 
 
 def _may_be_numbers(labels: Iterable[str]) -> bool:
     """Return whether the classes are numbers, many of them or not whole ones."""
     numbers = numbers_of(labels) or {}
     return len(numbers) > _HINTED or not all(map(float.is_integer, numbers.values()))
-
-
-def _merged(labels: Counter[str], task: str, notes: list[str]) -> dict[str, str]:
-    """Return label -> class, with one spelling for each class, and note the others."""
-    spellings: dict[str, Counter[str]] = defaultdict(Counter)
-    texts: dict[str, set[str]] = defaultdict(set)
-    for label, count in labels.items():
-        spellings[_folded(label)][_key(label)] += count
-        texts[_folded(label)].add(label)
-    name_of = {}
-    for key, counts in spellings.items():
-        name_of[key] = max(counts, key=lambda text: (counts[text], text))
-        if len(texts[key]) == 1:
-            (name_of[key],) = texts[key]  # one spelling stays as it is
-            continue
-        others = sorted(texts[key] - {name_of[key]})
-        listed = ", ".join(map(repr if len(counts) > 1 else ascii, others))
-        notes.append(f"{listed} of {task!r} is the class {name_of[key]!r}")
-    return {label: name_of[_folded(label)] for label in labels}
-
-
-def _text(value: object) -> str | None:
-    """Return a label as text, "" for a missing one, None for a value of another type."""
-    value = value.item() if isinstance(value, np.generic) else value
-    if value is None or type(value).__name__ in _MISSING_TYPES:
-        return ""
-    if isinstance(value, float):
-        if math.isnan(value):
-            return ""
-        # pandas converts integers to floats in a column with missing values.
-        value = int(value) if value.is_integer() else value
-    return printable(str(value).strip()) if isinstance(value, str | int | float) else None
 
 
 def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool) -> Examples:
@@ -610,7 +430,7 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
     notes = (
         *examples.notes,
         *table.notes_on(ids),
-        *(target.note(task) for task, target in targets.items()),
+        *(target.note(task, in_table=True) for task, target in targets.items()),
     )
     labeled_examples = replace(
         examples, labels=ids, classes=table.classes(), targets=targets, notes=notes

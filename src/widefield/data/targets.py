@@ -50,11 +50,12 @@ class Target:
             self, values=self.values[:, columns], labels=tuple(self.labels[k] for k in columns)
         )
 
-    def note(self, task: str) -> str:
-        """Return what a column was taken for, and how to change that."""
+    def note(self, task: str, *, in_table: bool) -> str:
+        """Return what a column of a table, or an array, was taken for, and how to change that."""
         missing = int((~self.known).sum())
         end = f"; {missing} examples without one" if missing else ""
-        change = f"; for classes, name the column '{task}:class'"
+        change = "; for classes, "
+        change += f"name the column '{task}:class'" if in_table else "give integers or strings"
         if self.kind == "number":
             low, middle, high = np.quantile(self.values[self.known], (0, 0.5, 1))
             span = f"from {low:.4g} to {high:.4g}, median {middle:.4g}"

@@ -455,9 +455,7 @@ def _compare_fits(
 def _points(score: PairedDifference, name: str) -> str:
     """Return the difference from the baseline `name` in words."""
     points = round(100 * abs(score.difference))
-    side = "below" if score.difference < 0 else "above"
-    chance = ", which is within chance" if score.verdict == "no significant difference" else ""
-    return f"{points} point{'s' * (points != 1)} {side} {name}{chance}"
+    return score.beside(name, f"{points} point{'s' * (points != 1)}")
 
 
 def cka_if_defined(h: Tensor, other: Tensor) -> float | None:

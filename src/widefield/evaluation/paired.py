@@ -44,6 +44,17 @@ class PairedDifference:
             return "higher"
         return "lower" if self.high < 0 else "no significant difference"
 
+    def beside(self, name: str, points: str) -> str:
+        """Return that the score is `points` above `name`, or below, unless within chance.
+
+        Example:
+            >>> PairedDifference(before=0.5, after=0.6, low=-0.1, high=0.3).beside("it", "0.1")
+            '0.1 above it, which is within chance'
+        """
+        side = "below" if self.difference < 0 else "above"
+        chance = ", which is within chance" if self.verdict == "no significant difference" else ""
+        return f"{points} {side} {name}{chance}"
+
     def line(self) -> str:
         """Return scores, difference and verdict in percent."""
         return (

@@ -1,6 +1,6 @@
 """Training and test data of probes."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,30 +20,14 @@ from widefield.data.open import Data
 from widefield.data.planted import AudioFeature, Canvas, ImageFeature, Overlay, SoundOverlay
 from widefield.data.select import balanced_subset
 from widefield.data.spec import BUILT_IN, MEMORY, parse, spec_text
-from widefield.evaluation.near_copies import (
-    COPIES_SHARE,
-    MAX_POOLED,
-    copies_text,
-    copy_groups,
-    has_near_copy,
-    thumbnails,
-)
 from widefield.inference.features import FeatureExtractor, images_progress
 from widefield.probes.grouped import SplitGroups
 from widefield.train.run_dir import RunFolder
 
 _TEST_SHARE = 0.2
 
-_CHECKED = 2000
-"""Test examples whose near-copies are searched for, fewer among very many training examples."""
-_PRODUCTS = 2**25
-"""Number of pairs that are compared."""
-_FEW_LEFT = 20
-"""Test examples without near-copies that are enough for a score."""
 _RARE = 3
 """Classes that a note on small classes names."""
-_SMALL_OVERLAP = 0.05
-"""Share of test examples in the training data that hardly changes the score."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,8 +122,8 @@ def open_train_test(
     if train_data is not None:
         if labels is not None:
             raise ValueError(
-                "labels are for data that are split into training and test data: leave train_data "
-                "out (--train-data)"
+                "labels are for data that are split into training and test data: leave "
+                "--train-data out"
             )
         train = open_data(train_data, max_examples=max_examples, seed=seed)
         source = test_source(extractor, data)
@@ -232,13 +216,12 @@ def training_data(run: RunFolder, *, group: str | None = None, quiet: bool = Fal
     Raises:
         ValueError: the data changed, or are one part of a split by other groups.
     """
-    data = run_source(run, "give data to fit on, train_data=DATA (--train-data DATA)")
+    data = run_source(run, "give data to fit on, --train-data DATA")
     own = run.group()
     group, spec = own if group is None else group, parse(data)
     if group != own and spec.split is not None and spec.base not in BUILT_IN:
         raise ValueError(
-            f"{data} was split without these groups when the run began: give the data to fit on, "
-            f"train_data={data!r} (--train-data)"
+            f"{data} was split without these groups when the run began: give it as --train-data"
         )
     with images_progress(quiet, "reading images") as progress:
         options = run.recipe().data_options() | run.form()
@@ -259,111 +242,6 @@ def test_source(extractor: FeatureExtractor, data: Any | None) -> Any:
         return data
     hint = "give data to score on"
     return to_test_split(run_source(extractor.require_run(hint), hint))
-
-
-def count_overlap(
-    test: Dataset, spec: str, hashes: NDArray[np.uint64], paths: Collection[str]
-) -> int:
-    """Count the examples of `test` that are in the data `spec`, with these digests and paths."""
-    same = np.isin(test.digests(), hashes)
-    if same_images(spec, test.spec):
-        # A planted feature that is drawn again changes the pixels, not the image below it.
-        same |= np.isin(test.paths, list(paths))
-    return int(same.sum())
-
-
-def overlap_note(test: Dataset, train: Dataset) -> list[str]:
-    """Return a note if a probe is scored on examples that it was fitted on."""
-    count = count_overlap(test, train.spec, train.digests(), train.paths)
-    if not count:
-        return _shared_groups(test, train)
-    text = f"of {len(test)} test {test.kind}, {count} occur in the training data of the probe"
-    if count < _SMALL_OVERLAP * len(test):
-        return [f"{text}, which raises the score by at most {100 * count / len(test):.1f} points"]
-    hint = "score on others, as DATA:test with --train-data DATA:train does"
-    if set(test.paths).isdisjoint(train.paths):  # different files with the same content
-        hint = "leave out the copies, which widefield explore lists"
-    return [f"{text}, so the score is biased: {hint}"]
-
-
-def _shared_groups(test: Dataset, train: Dataset) -> list[str]:
-    """Return a note if groups of both sets have the same key, as in two folders."""
-    if test.groups is None or train.groups is None:
-        return []
-    shared = np.isin(test.groups, train.groups)
-    count = len(np.unique(test.groups[shared]))
-    if not count:
-        return []
-    return [
-        f"{count} groups of the test {test.kind} have the key of a group in the training data: if "
-        "they are the same ones, the score is biased"
-    ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Apart:
-    """Training and test data without near-copies of each other."""
-
-    found: str
-    """How many examples have near-copies, in words."""
-    data: TrainTest | None
-    """Examples to score; None if nothing is left."""
-
-    def note(self, scores: Mapping[str, tuple[float, float, float]]) -> str:
-        """Return the line on the near-copies; scores are task -> accuracy and its interval."""
-        values = [
-            f"{task} {100 * accuracy:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
-            for task, (accuracy, low, high) in scores.items()
-        ]
-        return copies_text(self.found, values)
-
-
-def apart(data: TrainTest) -> Apart | None:
-    """Return the data without near-copies; None if there are few, or examples are grouped.
-
-    Test examples with near-copies are left out. If few others remain, the examples are split again,
-    with near-copies as groups.
-    """
-    train, test = data.train, data.test
-    if data.groups is not None:
-        return None
-    rows = test.spread_rows(min(_CHECKED, max(1, _PRODUCTS // len(train))))
-    copied = has_near_copy(thumbnails(test.images[rows]), thumbnails(train.images))
-    count = int(copied.sum())
-    if count < max(2, COPIES_SHARE * len(rows)):
-        return None
-    found = f"{count} of {len(rows)} test {test.kind} have near-copies"
-    left = test.subset(rows[~copied])
-    vary = len(left) > 0 and all(
-        np.ptp(target.values, axis=0).all() for target in left.targets.values()
-    )
-    if vary and len(left) >= max(_FEW_LEFT, len(rows) / 4):
-        return Apart(found=found, data=TrainTest(train=train, test=left))
-    return Apart(found=found, data=_split_again(train, test))
-
-
-def _split_again(train: Dataset, test: Dataset) -> TrainTest | None:
-    """Return all examples, split by groups of near-copies; None if that is not possible."""
-    if len(train) + len(test) > MAX_POOLED:
-        return None
-    images = np.concatenate([train.images, test.images])
-    pooled = Dataset(
-        spec=train.spec,
-        images=images,
-        labels={task: np.concatenate([y, test.labels[task]]) for task, y in train.labels.items()},
-        classes=train.classes,
-        targets={
-            task: replace(target, values=np.concatenate([target.values, test.targets[task].values]))
-            for task, target in train.targets.items()
-        },
-        paths=[*train.paths, *test.paths],
-        groups=rng.bits(0, "near-copies", copy_groups(thumbnails(images))).view(np.int64),
-        rate=train.rate,
-    )
-    try:
-        return checked(split_by_hash(pooled))
-    except ValueError:  # too few groups, or a class in one part alone
-        return None
 
 
 def _test_count(
@@ -406,7 +284,7 @@ def _with_split(text: str, labels: LabelTable | None) -> str:
     """Return a source with its train split, unless it names a split."""
     spec = parse(text)
     if labels is not None and spec.base in BUILT_IN:  # its splits have the same example names
-        raise ValueError(f"{spec.base} has labels of its own: leave labels out (--labels)")
+        raise ValueError(f"{spec.base} has labels of its own: leave --labels out")
     return str(replace(spec, split="train")) if spec.split is None else text
 
 

@@ -14,8 +14,8 @@ from widefield.metrics.spectrum import check_features
 
 EXACT = 1_000_000
 """Maximum number of examples for which all pairs are compared; above it an index is used."""
-_SIMILARITIES = 2**25
-"""Maximum number of products in memory: 128 MiB."""
+_SIMILARITIES = 2**24
+"""Maximum number of products in memory: 64 MiB."""
 _CELL_FRACTION = 0.02
 """Fraction of the cells that faiss searches for each row."""
 _MIN_CANDIDATES = 20
@@ -91,7 +91,7 @@ def neighbor_graph(
     if zero.any():  # an extra dimension: the center of the sphere would be nearest to all rows
         unit = torch.cat([unit, zero[:, None].to(unit)], dim=1)
     # Translation keeps distances; centered points have smaller errors in single precision.
-    points = (unit - unit.mean(0)).float()
+    points = unit.sub_(unit.mean(0)).float()
     group = group.to(points.device)
     every = torch.arange(len(points), device=points.device)
     if len(h) <= exact:
@@ -106,27 +106,25 @@ def neighbor_graph(
 def _exact_search(points: Tensor, rows: Tensor, k: int, group: Tensor | None) -> Tensor:
     """Return the neighbors of these rows, compared with all others, or with other groups."""
     half_squares = points.square().sum(1) / 2
-    chunks = []
-    for rows_chunk in torch.split(rows, max(1, _SIMILARITIES // len(points))):
-        similarity = points[rows_chunk] @ points.T - half_squares  # |u|^2 / 2 - |u - v|^2 / 2
+    size = max(1, _SIMILARITIES // len(points))
+    nearest = torch.empty(len(rows), k, dtype=torch.long, device=rows.device)
+    for chunk, rows_chunk in zip(torch.split(nearest, size), torch.split(rows, size), strict=True):
+        # |u|^2 / 2 - |u - v|^2 / 2
+        similarity = torch.addmm(-half_squares, points[rows_chunk], points.T)
         if group is None:
             similarity[torch.arange(len(rows_chunk), device=rows.device), rows_chunk] = -torch.inf
         else:
             similarity.masked_fill_(group[rows_chunk, None] == group, -torch.inf)
-        chunks.append(similarity.topk(k, dim=1).indices)
-    return torch.cat(chunks)
+        chunk.copy_(similarity.topk(k, dim=1).indices)
+    return nearest
 
 
 def _distances(points: Tensor, index: Tensor) -> Tensor:
     """Return |u_i - u_j| of each pair; from a rounded cosine, small distances would be inexact."""
     rows = max(1, _SIMILARITIES // (index.shape[1] * points.shape[1]))
+    chunks = zip(torch.split(points, rows), torch.split(index, rows), strict=True)
     return torch.cat(
-        [
-            (points[neighbors] - points[start : start + rows, None]).norm(dim=2)
-            for start, neighbors in zip(
-                range(0, len(points), rows), torch.split(index, rows), strict=True
-            )
-        ]
+        [points[neighbors].sub_(own[:, None]).norm(dim=2) for own, neighbors in chunks]
     )
 
 

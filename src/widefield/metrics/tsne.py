@@ -10,6 +10,9 @@ from widefield.metrics.spectrum import check_features
 PERPLEXITY = 30
 MAP_NEIGHBORS = 3 * PERPLEXITY
 """Number of neighbors that a map uses; farther ones have no weight."""
+ITERATIONS = (100, 250)
+"""Iterations with and without early exaggeration. openTSNE's 250 and 500 cost nearly three times as
+much and preserve no more neighborhoods of 30: `benchmarks/map_cost.py`."""
 _INIT_STD = 1e-4
 """Std of the initial positions, as the authors recommend."""
 _EXACT = 2048
@@ -43,10 +46,9 @@ def tsne_map(h: Tensor, *, graph: Graph | None = None, seed: int = 0) -> Tensor:
     neighbors = PrecomputedNeighbors(graph.index[:, :k], graph.distance[:, :k].astype(np.float64))
     weights = PerplexityBasedNN(knn_index=neighbors, perplexity=k / 3)
     embedding = TSNEEmbedding(_start(h, seed), weights, random_state=seed)
-    embedding = embedding.optimize(
-        n_iter=250, exaggeration=12, momentum=0.5
-    )  # the authors' schedule
-    embedding = embedding.optimize(n_iter=500, momentum=0.8)
+    early, late = ITERATIONS
+    embedding = embedding.optimize(n_iter=early, exaggeration=12, momentum=0.5)
+    embedding = embedding.optimize(n_iter=late, momentum=0.8)
     return torch.from_numpy(np.asarray(embedding, dtype=np.float32))
 
 

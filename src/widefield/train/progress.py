@@ -24,6 +24,10 @@ SECONDS_BETWEEN_LINES = 60.0  # in a file, which shows no bar
 
 MIN_ROW_WAIT = 0.02  # smaller shares are not shown
 
+RISING_LOSS = (
+    "the loss rises at first, because the head is initialized with the features of its examples"
+)
+
 
 class LineLog:
     """Prints a line a minute with the time left, where the output is a file and shows no bar."""
@@ -45,10 +49,22 @@ class LineLog:
 
 
 class ProgressBar:
-    """Epoch, loss, examples/s, share of time spent waiting for data, time left; on stderr."""
+    """Epoch, loss, examples/s, share of time spent waiting for data, time left; on stderr.
 
-    def __init__(self, console: Console, *, epochs: int, total_steps: int, done: int) -> None:
+    If the loss `may_rise`, a line says why when it does for the first time.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        *,
+        epochs: int,
+        total_steps: int,
+        done: int,
+        may_rise: bool = False,
+    ) -> None:
         self._epochs = epochs
+        self._may_rise, self._least_loss = may_rise, float("inf")
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
@@ -81,6 +97,10 @@ class ProgressBar:
             means = metrics.means()
             loss = means.get("adversary_loss")
             adversary = "" if loss is None else f"  adversary {loss:.3f}"
+            self._least_loss = min(self._least_loss, means["loss"])
+            if self._may_rise and means["loss"] > self._least_loss:
+                self._may_rise = False
+                self.print_line(RISING_LOSS)
             epoch = f"epoch {metrics.epoch + 1}/{self._epochs}  loss {means['loss']:.3f}{adversary}"
             rate = (
                 f"{metrics.images / metrics.seconds:,.0f} examples/s  "

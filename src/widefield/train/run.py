@@ -283,6 +283,8 @@ class PretrainRun:
             epochs=self.recipe.epochs,
             total_steps=len(self.state.rates),
             done=self.state.step,
+            may_rise=self.state.step == 0
+            and self.recipe.method.flat().get("head_init") == "embedding",
         )
         callbacks = {
             "on_step": _chain(self._log_step, on_step, self._stop_or_save),

@@ -29,26 +29,21 @@ from widefield.evaluation.paired import PairedDifference, paired_difference
 from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import own_group
-from widefield.probes import pixels
 from widefield.probes.few_labels import FewLabels, fit_few_labels
 from widefield.probes.grouped import GroupIds, share_interval
 from widefield.probes.suggest import suggest as suggest_rows
 from widefield.report import write_page
 from widefield.report.notebook import notebook_html, percents
+from widefield.workflows.classify_floors import floor_features
 from widefield.workflows.classify_page import classify_page
 from widefield.workflows.classify_targets import (
     TargetPrediction,
     predict_target,
-    raw_floor,
     varying,
 )
 from widefield.workflows.predictions_file import PREDICTION_FORMATS, write_predictions
 
 _TASK = "label"
-
-
-_FLOOR_LABELS = 300
-"""Largest number of labels for which raw pixels are compared: there are many of them."""
 _BINS = 10
 """Bins of the expected calibration error."""
 _MAX_NAMES = 8
@@ -74,26 +69,26 @@ class CrossValidation:
     calibration_error: float
     """Expected calibration error with ten bins (Guo et al. 2017, equation 3)."""
     floors: Mapping[str, PairedDifference]
-    """Raw pixels and the most frequent class, each compared with the features."""
+    """Raw pixels, the untrained network and the most frequent class, each compared with the
+    features."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {**asdict(self), "confusion": self.confusion.tolist()}
 
     def lines(self) -> list[str]:
-        """Return how the accuracy compares with the floors, and the probabilities with it."""
+        """Return how the accuracy compares with the floors, the highest first; and calibration."""
+        highest_first = sorted(self.floors.items(), key=lambda item: -item[1].before)
         return [
-            *(_comparison(name, floor) for name, floor in self.floors.items()),
+            *(_comparison(name, floor) for name, floor in highest_first),
             f"mean probability of the predicted classes {100 * self.confidence:.1f} %, expected "
             f"calibration error {100 * self.calibration_error:.1f} %",
         ]
 
 
 def _comparison(name: str, floor: PairedDifference) -> str:
-    side = "above" if floor.difference >= 0 else "below"
-    chance = ", which is within chance" if floor.low <= 0 <= floor.high else ""
-    points = f"{100 * abs(floor.difference):.1f} points {side}"
-    return f"{points} {name} ({100 * floor.before:.1f} %){chance}"
+    points = f"{100 * abs(floor.difference):.1f} points"
+    return floor.beside(f"{name} ({100 * floor.before:.1f} %)", points)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +238,7 @@ def classify(
     )
     if dataset.targets:
         return _predict_target(
-            encoder, extractor, dataset, features, out, seed=seed, quiet=quiet, on_note=on_note
+            extractor, dataset, features, out, seed=seed, quiet=quiet, on_note=on_note
         )
     rows, y, classes = _matched(dataset)
     groups = None if dataset.groups is None else dataset.groups[rows]
@@ -260,19 +255,20 @@ def classify(
     selected = suggest_rows(
         h, rows, prediction.probabilities, suggest, groups=dataset.groups, seed=seed
     )
-    floor = None
-    if prediction.held_out is not None and encoder != "pixels" and len(y) <= _FLOOR_LABELS:
-        own = pixels(dataset.subset(rows).inputs).numpy()
-        floor = fit(own, groups=groups, labeled=np.arange(len(y))).held_out
+    floors = {}
+    if prediction.held_out is not None:
+        fit_floor = partial(fit, groups=groups, labeled=np.arange(len(y)))
+        floors = {
+            name: _best_guess([fit_floor(h.numpy()) for h in candidates], y)
+            for name, candidates in floor_features(extractor, dataset.subset(rows)).items()
+        }
     result = Classification(
         encoder=extractor.name,
         paths=list(dataset.paths),
         classes=classes,
         labels={dataset.paths[row]: classes[k] for row, k in zip(rows, y, strict=True)},
         probabilities=prediction.probabilities,
-        cross_validation=_cross_validation(
-            y, prediction, classes, groups, floor, raw_floor(dataset.kind)
-        ),
+        cross_validation=_cross_validation(y, prediction, classes, groups, floors),
         suggested=tuple(dataset.paths[row] for row in selected),
         doubted=_doubted(prediction, y, classes, [dataset.paths[row] for row in rows]),
         notes=(
@@ -300,7 +296,6 @@ def _candidates(
 
 
 def _predict_target(
-    encoder: EncoderSpec,
     extractor: FeatureExtractor,
     dataset: Dataset,
     features: FeatureKind | None,
@@ -316,10 +311,7 @@ def _predict_target(
     notes = (*extractor.notes, *dataset.notes, *notes)
     send_notes(notes, on_note)
     extractor, candidates = _candidates(extractor, dataset, features, quiet=quiet)
-    with_pixels = encoder != "pixels" and target.known.sum() <= _FLOOR_LABELS
-    found = predict_target(
-        candidates, dataset, target, with_pixels=with_pixels, seed=seed, quiet=quiet
-    )
+    found = predict_target(candidates, dataset, target, seed=seed, quiet=quiet)
     found = replace(found, notes=tuple(dict.fromkeys((*extractor.notes, *found.notes, *notes))))
     if out is not None:
         found.save(out)
@@ -352,6 +344,13 @@ def _held_out_accuracy(fit: FewLabels, y: NDArray[np.int64]) -> float:
         return 0.0
     tested = fit.held_out >= 0
     return float((fit.held_out == y)[tested].mean())
+
+
+def _best_guess(fits: Sequence[FewLabels], y: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the cross-validated classes of the most accurate of these fits."""
+    guess = max(fits, key=partial(_held_out_accuracy, y=y)).held_out
+    assert guess is not None, "whether folds are possible depends on the labels alone"
+    return guess
 
 
 def _single_note(y: NDArray[np.int64], classes: tuple[str, ...]) -> tuple[str, ...]:
@@ -417,15 +416,14 @@ def _cross_validation(
     fit: FewLabels,
     classes: tuple[str, ...],
     groups: GroupIds | None,
-    by_pixels: NDArray[np.int64] | None,
-    raw: str,
+    floors: Mapping[str, NDArray[np.int64]],
 ) -> CrossValidation | None:
     guess = fit.held_out
     if guess is None or fit.held_out_probabilities is None:
         return None
     tested = guess >= 0
     p = fit.held_out_probabilities[tested].max(1)
-    floors = {} if by_pixels is None else {raw: by_pixels[tested]}
+    floors = {name: floor[tested] for name, floor in floors.items()}
     y, guess, groups = y[tested], guess[tested], None if groups is None else groups[tested]
     counts = np.zeros((len(classes), len(classes)), dtype=np.int64)
     np.add.at(counts, (y, guess), 1)

@@ -10,17 +10,16 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from widefield.core.types import Kind
 from widefield.data import Dataset
 from widefield.data.targets import Target
 from widefield.evaluation.paired import PairedDifference, paired_difference
 from widefield.evaluation.target_scores import MEASURES, TargetScore, score_target
 from widefield.inference.features import FeatureExtractor
-from widefield.probes import pixels
 from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.grouped import GroupIds
 from widefield.probes.ridge import fit_ridge
 from widefield.report.notebook import notebook_html
+from widefield.workflows.classify_floors import floor_features
 from widefield.workflows.predictions_file import write_predictions
 
 _FEWEST = 3
@@ -42,7 +41,8 @@ class TargetPrediction:
     cross_validation: TargetScore | None
     """Scores of images that were not used to fit the probe; None if too few were given."""
     floors: Mapping[str, PairedDifference]
-    """Raw pixels and the mean, each compared with the features by R^2 or mean average precision."""
+    """Raw pixels, the untrained network and the mean, each compared with the features by R^2 or
+    mean average precision."""
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -67,9 +67,8 @@ class TargetPrediction:
         if checked.error is not None:
             lines[0] += f", mean absolute error {_span(checked.error)}"
         for name, floor in self.floors.items():
-            side = "above" if floor.difference >= 0 else "below"
-            chance = ", which is within chance" if floor.low <= 0 <= floor.high else ""
-            lines.append(f"{abs(floor.difference):.3f} {side} {name} ({floor.before:.3f}){chance}")
+            points = f"{abs(floor.difference):.3f}"
+            lines.append(floor.beside(f"{name} ({floor.before:.3f})", points))
         return lines
 
     def save(self, path: str | Path) -> None:
@@ -114,16 +113,6 @@ def _joined(row: NDArray[np.float64], labels: Sequence[str]) -> str:
     return "|".join(name for name, p in zip(labels, row, strict=True) if p > 0.5) or "|"
 
 
-def raw_floor(kind: Kind) -> str:
-    """Return what the floor without a network is: sounds have a spectrogram for pixels.
-
-    Example:
-        >>> raw_floor("sounds")
-        'the raw spectrogram'
-    """
-    return {"images": "raw pixels", "sounds": "the raw spectrogram", "windows": "raw values"}[kind]
-
-
 def varying(target: Target) -> tuple[Target, tuple[str, ...]]:
     """Return a target without labels that all or none of the examples have, and a note on these.
 
@@ -149,7 +138,6 @@ def predict_target(
     dataset: Dataset,
     target: Target,
     *,
-    with_pixels: bool,
     seed: int,
     quiet: bool,
 ) -> TargetPrediction:
@@ -159,7 +147,6 @@ def predict_target(
         candidates: encoders with different features, the preferred ones first.
         dataset: examples, some of them with a target.
         target: their target, each label of which some have and some lack.
-        with_pixels: whether to compare with raw pixels.
         seed: seed of the folds.
         quiet: show no progress.
     """
@@ -182,13 +169,15 @@ def predict_target(
     best = int(np.argmax(values))  # the first of equals
     checked, floors = scores[best], {}
     if checked is not None:
-        others = {"the mean": np.broadcast_to(known.values.mean(0), known.values.shape)}
-        if with_pixels:
-            own = fit(pixels(dataset.subset(rows).inputs), np.arange(len(rows)))
-            others = {raw_floor(dataset.kind): own.held_out, **others}
-        for name, predicted in others.items():
-            floor = _scored(known, replace(fits[best], held_out=predicted), groups, seed)
-            assert floor is not None
+        own = np.arange(len(rows))
+        others = {
+            name: [fit(h, own) for h in choices]
+            for name, choices in floor_features(candidates[0], dataset.subset(rows)).items()
+        }
+        mean = np.broadcast_to(known.values.mean(0), known.values.shape)
+        others["the mean"] = [replace(fits[best], held_out=mean)]
+        for name, found in others.items():
+            floor = max(filter(None, map(score, found)), key=lambda x: x.accuracy)
             floors[name] = paired_difference(floor.values, checked.values, groups=groups, seed=seed)
     return TargetPrediction(
         encoder=candidates[best].name,

@@ -13,7 +13,8 @@ from widefield.report import Table
 from widefield.train.run import Pretrained
 from widefield.train.run_dir import RunFolder
 from widefield.workflows.pretrain import pretrain
-from widefield.workflows.probe import ProbeReport, probe
+from widefield.workflows.probe import probe
+from widefield.workflows.probe_report import ProbeReport
 from widefield.workflows.run_page import run_report
 
 

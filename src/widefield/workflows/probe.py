@@ -1,169 +1,52 @@
 """Linear probes of frozen features on each task, with three floors."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import cast, get_args
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Generator, Tensor, nn
 
-from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.input_errors import input_errors
-from widefield.core.modes import on_device
 from widefield.core.names import check_name
 from widefield.core.types import ImageSize, OnNote, Score
 from widefield.data import Dataset
 from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.open import Data
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
-from widefield.encoders import Wide
 from widefield.evaluation.floors import floors as measure_floors
-from widefield.evaluation.target_scores import (
-    MEASURES,
-    TargetScore,
-    mean_floor,
-    probe_targets,
-)
-from widefield.evaluation.wide import wide_or_none
+from widefield.evaluation.target_scores import MEASURES, TargetScore, mean_floor
 from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
-from widefield.inference.run_views import run_views, untrained_views
+from widefield.inference.overlap import apart, count_overlap, overlap_note
 from widefield.inference.splits import (
     TrainTest,
-    apart,
     balanced,
     checked,
-    count_overlap,
     data_notes,
     open_train_test,
-    overlap_note,
     own_group,
     test_source,
     training_data,
 )
-from widefield.probes import majority, score, score_sgd
-from widefield.probes.features import image_batch
-from widefield.report.notebook import notebook_html, percents
-from widefield.views import (
-    Augmentation,
-    AugmentContext,
-    ViewSettings,
-    trained_parameters,
+from widefield.probes import majority
+from widefield.workflows.probe_report import (
+    AnyScore,
+    ProbeReport,
+    Protocol,
+    TargetProbe,
+    TaskProbe,
+    TaskScores,
 )
-
-Protocol = Literal["linear", "feature-dropout"]
-AnyScore = Score | TargetScore
-"""Scores of classes, or of a number or several labels."""
-TaskScores = dict[str, AnyScore]
-"""Task -> score."""
-Readouts = tuple[FeatureExtractor, FeatureExtractor | None]
-"""An encoder, and the same with its wide readout if it has one."""
-ScoreReadouts = Callable[..., tuple[TaskScores, TaskScores]]
-"""Scores the pooled features of an encoder and, if they are given too, its wide ones."""
-
-_COLUMNS = ("task", "linear probe %", "low", "high", "kNN %")
-"""Columns of the table in Jupyter, without floors."""
-
-
-EXPERT_VIEWS = "expert:feature-dropout"
-"""Training views of the protocol feature-dropout, unless the run has trainable views."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskProbe:
-    """Scores of the encoder and the floors on one task."""
-
-    score: Score
-    wide: Score | None
-    """Score of wide features, beside that of pooled ones; None for other features, without floors
-    and for encoders without stages."""
-    classes: tuple[str, ...]
-    floor: dict[str, Score]
-    """Scores of the same probe on raw `pixels`, on a `random` encoder of the architecture, of the
-    better of its usual initializations and the better of its pooled and wide features, and of
-    the `majority` class."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, as `widefield probe --json` prints them."""
-        floor = {name: score.accuracy for name, score in self.floor.items()}
-        recall = dict(zip(self.classes, self.score.recall, strict=True))
-        wide = None if self.wide is None else self.wide.accuracy
-        return {**asdict(self.score), "recall": recall, "wide": wide, "floor": floor}
-
-
-@dataclass(frozen=True, kw_only=True)
-class TargetProbe:
-    """Scores of the encoder and the floors on a number, or several labels, of each example."""
-
-    score: TargetScore
-    wide: TargetScore | None
-    """Score of wide features, as in `TaskProbe`."""
-    floor: dict[str, TargetScore]
-    """Scores of the same probe on raw `pixels` and on the best `random` encoder, and of predicting
-    the `mean` of the training examples."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, as `widefield probe --json` prints them."""
-        floor = {name: score.to_json() for name, score in self.floor.items()}
-        wide = None if self.wide is None else self.wide.accuracy
-        return {**self.score.to_json(), "wide": wide, "floor": floor}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbeReport:
-    """Scores on every task, and what they were measured on."""
-
-    encoder: str
-    protocol: Protocol
-    features: FeatureKind
-    views: str | None
-    """Policy that augmented the training images; None if they were plain."""
-    fitted_on: str
-    scored_on: str
-    train_test_overlap: int
-    """Number of test images that the encoder was trained on, without their labels."""
-    notes: tuple[str, ...]
-    """Overlap of training and test examples, which weights these are, and what was skipped in
-    reading the images."""
-    tasks: dict[str, TaskProbe]
-    """Tasks of classes."""
-    targets: dict[str, TargetProbe]
-    """Tasks of a number, or of several labels, of each example."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, as `widefield probe --json` prints them."""
-        tasks = {task: probe.to_json() for task, probe in self.tasks.items()}
-        targets = {task: probe.to_json() for task, probe in self.targets.items()}
-        return {**vars(self), "notes": list(self.notes), "tasks": tasks, "targets": targets}
-
-    def _repr_html_(self) -> str:
-        """Return the scores as a table, for Jupyter."""
-        rows = [
-            [
-                name,
-                *percents(task.score.accuracy, task.score.low, task.score.high, task.score.knn),
-                *percents(*(floor.accuracy for floor in task.floor.values())),
-            ]
-            for name, task in self.tasks.items()
-        ] + [
-            [
-                f"{name} ({MEASURES[target.score.kind]})",
-                *percents(*target.score.score),
-                "",
-                *percents(*(floor.accuracy for floor in target.floor.values())),
-            ]
-            for name, target in self.targets.items()
-        ]
-        last = " or ".join(["majority"] * bool(self.tasks) + ["mean"] * bool(self.targets))
-        has_floors = bool(rows) and len(rows[0]) > len(_COLUMNS)
-        floors = [f"{name} %" for name in ("pixels", "random", last)] * has_floors
-        columns = [*_COLUMNS, *floors]
-        title = f"{self.encoder}, {self.features} features, scored on {self.scored_on}"
-        return notebook_html(title, columns, rows, self.notes)
+from widefield.workflows.probe_scores import (
+    ScoreReadouts,
+    best_readout,
+    score_readouts,
+    score_readouts_by_sgd,
+    training_views,
+    untrained_readouts,
+    wide_of,
+)
 
 
 @input_errors
@@ -226,6 +109,7 @@ def probe(
         ValueError: invalid input; the message names the remedy.
 
     Example:
+        >>> import torch
         >>> kind, shade = torch.arange(48) // 24, torch.arange(48) % 24
         >>> brightness = (48 * kind + shade) / 72  # kind 1 is brighter
         >>> data = {"x": brightness.reshape(48, 1, 1, 1).repeat(1, 8, 8, 3), "kind": kind}
@@ -263,27 +147,28 @@ def probe(
         sets = TrainTest(train=train, test=test)
     sets = _with_shared_tasks(sets, task)
     train, test = sets.train, sets.test
-    policy, score_readouts = None, _score_readouts
+    policy: str | None = None
+    score_both: ScoreReadouts = score_readouts
     if protocol == "feature-dropout":
         if train.targets:
             raise ValueError(
                 "the protocol feature-dropout takes classes only: choose --protocol linear, or a "
                 "--task of classes"
             )
-        policy, views = _training_views(extractor, train)
-        score_readouts = partial(_score_readouts_by_sgd, views=views)
+        policy, views = training_views(extractor, train)
+        score_both = partial(score_readouts_by_sgd, views=views)
     extractor.check(train)
     early = (*extractor.notes, *overlap_note(test, train), *data_notes(train, test))
     send_notes(early, on_note)
     extractor = extractor.with_readout(train, quiet=quiet)
-    wide = _wide_of(extractor, train) if floors else None
-    scores, wide_scores = score_readouts(extractor, wide, sets, seed)
+    wide = wide_of(extractor, train) if floors else None
+    scores, wide_scores = score_both(extractor, wide, sets, seed)
     floor_scores: dict[str, TaskScores] = {}
     if floors:
         floor_scores = measure_floors(
-            partial(_best_readout, score_readouts=score_readouts, data=sets, seed=seed),
+            partial(best_readout, score_readouts=score_both, data=sets, seed=seed),
             pixels=(FeatureExtractor(name="pixels"), None),
-            untrained=_untrained(extractor, train),
+            untrained=untrained_readouts(extractor, train),
         )
         floor_scores["majority"] = dict(
             majority(*sets.class_ids(), classes=sets.class_counts, groups=sets.groups)
@@ -291,7 +176,7 @@ def probe(
         floor_scores["mean"] = dict(mean_floor(train.targets, test.targets, groups=sets.groups))
     copies = apart(sets)
     if copies is not None:
-        found = {} if copies.data is None else score_readouts(extractor, None, copies.data, seed)[0]
+        found = {} if copies.data is None else score_both(extractor, None, copies.data, seed)[0]
         copies_note = copies.note(dict(map(_interval_of, found.values())))
     return ProbeReport(
         encoder=extractor.name,
@@ -339,181 +224,6 @@ def _interval_of(score: AnyScore) -> tuple[str, tuple[float, float, float]]:
     if isinstance(score, Score):
         return score.task, (score.accuracy, score.low, score.high)
     return f"{score.task} {MEASURES[score.kind]}", score.score
-
-
-def _wide_of(extractor: FeatureExtractor, train: Dataset) -> FeatureExtractor | None:
-    """Return the extractor of wide features beside one of pooled ones; None without stages."""
-    if extractor.kind != "pooled":
-        return None
-    wide = replace(extractor, kind="wide").with_readout(train, or_pooled=True)
-    return wide if wide.kind == "wide" else None
-
-
-def _untrained(extractor: FeatureExtractor, train: Dataset) -> Iterator[Readouts]:
-    """Yield the untrained encoders, with their wide readouts: the floor is the best of them."""
-    device = choose_device("auto")
-    for encoder in extractor.untrained_encoders(train.images):
-        wide = wide_or_none(encoder, train.images, device=device)
-        yield (
-            FeatureExtractor(name="random", encoder=encoder),
-            None if wide is None else FeatureExtractor(name="random", encoder=wide),
-        )
-
-
-def _best_readout(
-    readouts: Readouts, *, score_readouts: ScoreReadouts, data: TrainTest, seed: int
-) -> TaskScores:
-    """Score the better of pooled and wide features, task by task, for a floor."""
-    pooled, others = score_readouts(*readouts, data, seed, with_knn=False)
-    return {
-        task: max((score, others.get(task, score)), key=lambda score: score.accuracy)
-        for task, score in pooled.items()
-    }
-
-
-def _score_readouts(
-    encoder: FeatureExtractor,
-    wide: FeatureExtractor | None,
-    data: TrainTest,
-    seed: int,
-    *,
-    with_knn: bool = True,
-) -> tuple[TaskScores, TaskScores]:
-    """Score the best linear probe on features of plain images, and on wide ones if there are any.
-
-    The encoder passes once over the images for both. Of wide features kNN is left out.
-    """
-    if wide is None:
-        train_h, test_h = (encoder.features(half.inputs) for half in (data.train, data.test))
-        return _score(train_h, test_h, encoder.pooled, data, seed, with_knn=with_knn), {}
-    module = wide.build(data.train.images)
-    assert isinstance(module, Wide)
-    dim = module.readout.config.pooled
-    both = FeatureExtractor(name=encoder.name, encoder=_PooledAndWide(module))
-    train_h, test_h = (both.features(half.inputs) for half in (data.train, data.test))
-    pooled, others = (
-        _score(train_h[:, part], test_h[:, part], count, data, seed, with_knn=knn)
-        for part, count, knn in (
-            (slice(None, dim), None, with_knn),
-            (slice(dim, None), dim, False),
-        )
-    )
-    return pooled, others
-
-
-def _score(
-    train_h: Tensor,
-    test_h: Tensor,
-    pooled: int | None,
-    data: TrainTest,
-    seed: int,
-    *,
-    with_knn: bool,
-) -> TaskScores:
-    """Score the best linear probe on features, of which the first `pooled` may be pooled ones."""
-    train_h, test_h = train_h.contiguous(), test_h.contiguous()
-    train_y, test_y = data.class_ids(train_h.device)
-    given: dict[str, Any] = {"pooled": pooled, "groups": data.groups, "seed": seed}
-    targets = probe_targets(train_h, data.train.targets, test_h, data.test.targets, **given)
-    if not train_y:
-        return dict(targets)
-    classes = score(
-        train_h, train_y, test_h, test_y, classes=data.class_counts, with_knn=with_knn, **given
-    )
-    return classes | targets
-
-
-class _PooledAndWide(nn.Module):
-    """An encoder with a wide readout: x[B, C, H, W] -> its pooled features, then the wide ones."""
-
-    def __init__(self, wide: Wide) -> None:
-        super().__init__()
-        self.wide = wide
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat(self.wide.with_pooled(x), dim=1)
-
-
-def _score_readouts_by_sgd(
-    encoder: FeatureExtractor,
-    wide: FeatureExtractor | None,
-    data: TrainTest,
-    seed: int,
-    *,
-    views: Augmentation,
-    with_knn: bool = True,
-) -> tuple[TaskScores, TaskScores]:
-    """Score by Feature Dropout's protocol each of the readouts that there are."""
-    pooled = _score_by_sgd(encoder, data, seed, views=views)
-    return pooled, {} if wide is None else _score_by_sgd(wide, data, seed, views=views)
-
-
-def _score_by_sgd(
-    encoder: FeatureExtractor, data: TrainTest, seed: int, *, views: Augmentation
-) -> TaskScores:
-    """Score by Feature Dropout's protocol, with training images augmented by `views`."""
-    device, train = choose_device("auto"), data.train
-    views = views.to(device)
-
-    def draw(
-        index: NDArray[np.int64], epoch: int, generator: Generator
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        read = epoch + 1  # read 0 is for plain features and figures
-        images, labels = train.read(index, read)
-        mask = None
-        if views.needs_mask:
-            mask = torch.from_numpy(train.masks(index, read)).permute(0, 3, 1, 2).to(device)
-        with torch.no_grad():
-            (x,) = views(image_batch(images, device), 1, generator, AugmentContext(mask=mask))
-        return x, {task: torch.from_numpy(labels[task]).to(device) for task in train.labels}
-
-    module, (train_y, test_y) = encoder.build(train.images), data.class_ids()
-    with on_device(module, device):
-        scores = score_sgd(
-            module,
-            train.inputs,
-            train_y,
-            data.test.inputs,
-            test_y,
-            classes=data.class_counts,
-            groups=data.groups,
-            draw=draw,
-            device=device,
-            precision=choose_precision("auto", device),
-            seed=seed,
-        )
-    return dict(scores)
-
-
-def _training_views(extractor: FeatureExtractor, train: Dataset) -> tuple[str, Augmentation]:
-    """Return name and augmentation of the views of the run if they are trainable, else expert."""
-    if extractor.run is not None:
-        recipe = extractor.run.recipe()
-        views = untrained_views(extractor.run.path, kept=train.bits)
-        if trained_parameters(views):
-            _check_views(views, recipe.views.names, train)
-            return recipe.views.names, run_views(extractor.run.path, kept=train.bits)
-    name = EXPERT_VIEWS if train.kind == "images" else "expert"
-    views = ViewSettings.named(name).build(
-        channels=train.images.shape[3],
-        kept=train.bits,
-        kind=train.kind,
-        front_end=extractor.front_end,
-    )
-    return name, views
-
-
-def _check_views(views: Augmentation, names: str, train: Dataset) -> None:
-    if views.gradient_calls:
-        raise ValueError(
-            f"views {names!r} need the gradient of the loss of the run, which a probe lacks: "
-            "choose --protocol linear"
-        )
-    if views.needs_mask and not train.masks(np.zeros(1, dtype=np.int64)).any():
-        raise ValueError(
-            f"views {names!r} need the mask of a planted object, and there is none in "
-            f"{train.spec!r}: fit on data with one, or choose --protocol linear"
-        )
 
 
 def _needs_split(extractor: FeatureExtractor, data: Data | None, train_data: Data | None) -> bool:
@@ -582,8 +292,8 @@ def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:
     if not shared:
         raise ValueError(
             f"{train.spec} and {test.spec} share no labeled task: give data with first-level "
-            "subfolders or label arrays, labels of the data (--labels) or others to fit on "
-            "(--train-data), or plant a feature such as +digits in both"
+            "subfolders or label arrays, --labels, or other data to fit on, --train-data DATA, or "
+            "plant a feature such as +digits in both"
         )
     return checked(data.only(*(shared if task is None else [task])))
 

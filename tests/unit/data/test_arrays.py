@@ -149,13 +149,33 @@ def test_strings_in_memory_may_be_python_objects():
         open_dataset({"x": X, "kind": np.array([*words[1:], None], dtype=object)})
 
 
+def test_floats_are_numbers_and_two_dimensions_several_labels(tmp_path):
+    level, has = RNG.normal(size=12), np.arange(24).reshape(12, 2) % 3 == 0
+    arrays = {"x": X, "level": level, "has": has, "has_classes": np.array(["bar", "spot"])}
+    for data in (save(tmp_path / "a.npz", **arrays), arrays, arrays | {"has": has.astype(float)}):
+        dataset = open_dataset(data)
+        assert (dataset.labels, [*dataset.targets]) == ({}, ["level", "has"])
+        assert (dataset.targets["level"].values[:, 0] == level).all()
+        assert (dataset.targets["has"].values == has).all()
+        assert dataset.targets["has"].labels == ("bar", "spot")
+        assert any("'level' is a number of each example" in note for note in dataset.notes)
+        assert any("for classes, give integers" in note for note in dataset.notes)
+    assert open_dataset({"x": X, "has": has}).targets["has"].labels == ("0", "1")
+    assert open_dataset({"x": X, "kind": level > 0}).classes["kind"] == ("0", "1")  # the control
+
+
 BAD = {
     "object labels": ({"x": X, "t": np.array([None] * 12)}, "key 't' .* Python objects"),
-    "float labels": ({"x": X, "t": np.zeros(12)}, "key 't' is float64.*integers or strings"),
+    "numbers with NaN": ({"x": X, "t": np.full(12, np.nan)}, "key 't' holds NaN or infinity"),
+    "2-d numbers": ({"x": X, "t": np.full((12, 2), 0.5)}, r"key 't' is float64 \[12, 2\].*0 and 1"),
+    "names of labels": (
+        {"x": X, "t": np.zeros((12, 2), bool), "t_classes": np.array(["a"])},
+        "key 't_classes' lists 1 labels for 2 columns",
+    ),
     "short labels": ({"x": X, "t": np.zeros(11, int)}, r"key 't' is int64 \[11\].*12 examples"),
-    "2-d labels": ({"x": X, "t": np.zeros((12, 2), int)}, r"key 't' is int64 \[12, 2\]"),
+    "2-d labels": ({"x": X, "t": np.full((12, 2), 7)}, r"key 't' is int64 \[12, 2\]"),
     "negative": ({"x": X, "t": np.full(12, -1)}, "key 't' holds class ids from -1 to -1"),
-    "huge id": ({"x": X, "t": np.full(12, 10**6)}, "expected 0 to 65535, or strings"),
+    "huge id": ({"x": X, "t": np.full(12, 10**6)}, "expected 0 to 65535, strings, or floats"),
     "id without name": (
         {"x": X, "t": np.arange(12), "t_classes": np.array(["a", "b"])},
         "from 0 to 11; expected 0 to 1",

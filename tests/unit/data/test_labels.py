@@ -86,7 +86,7 @@ def test_columns_are_tasks_and_numbers_labels() -> None:
         (None, "cannot read labels from NoneType: give a .csv file, a table"),
         ([("a.png", "cat")], "cannot read labels from list: give"),
         (np.zeros(3), "cannot read labels from ndarray"),
-        ({"path": ["a.png"], "label": ["cat"]}, "'path' has a list as its label: give"),
+        ({"path": ["a.png"], "label": ["cat"]}, "labels are columns by their names"),
         ({3: "cat"}, "labels row 0: 3 is not a path"),
         (Frame(photo=["a.png"], label=["cat"]), "no column 'path'"),
         (Frame(path=["a.png"]), "no column 'label'"),

@@ -57,11 +57,11 @@ def test_numbers_and_labels_are_read_as_such(tmp_path: Path) -> None:
         [0, 0, 1],
         [1, 0, 1],
     ]
-    assert values["age"].note("age") == (
+    assert values["age"].note("age", in_table=True) == (
         "'age' is a number of each example, from 20 to 30.36, median 25.18; for classes, name the "
         "column 'age:class'; 1 examples without one"
     )
-    assert values["findings"].note("findings") == (
+    assert values["findings"].note("findings", in_table=True) == (
         "'findings' has several labels an example: Edema 15, Effusion 10, Mass 10; for classes, "
         "name the column 'findings:class'"
     )

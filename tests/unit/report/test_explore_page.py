@@ -123,6 +123,38 @@ def test_every_control_has_a_name() -> None:
         assert f'id="{link}"' in html
 
 
+def test_the_keyboard_reaches_the_labels_in_the_order_of_the_page() -> None:
+    """Every control is a native one or the map, none is skipped, and labels follow the images."""
+    html = page().html()
+    body = html[html.index("<main") : html.index('<script type="text/plain"')]
+    assert set(re.findall(r'<(\w+)[^>]*tabindex="(-?\d+)"', body)) == {
+        ("canvas", "0"),
+        ("h2", "-1"),
+    }
+    places = [body.index(f'id="{name}"') for name in ("map", "outliers", "found", "keep", "save")]
+    assert places == sorted(places)
+    keys = dict(re.findall(r'id="(\w+)"[^>]*aria-keyshortcuts="(\w)"', body))
+    assert keys == {
+        "lasso": "l",
+        "keep": "k",
+        "exclude": "x",
+        "accept": "a",
+        "undo": "u",
+        "save": "s",
+    }
+    script = html[html.rindex("<script>") :]
+    assert 'createElement("button")' in script
+    assert not re.findall(r"(?:div|span)\.(?:onclick|addEventListener)", script)
+    assert '"; decided: "' in script  # a screen reader hears the decision with the name
+
+
+def test_small_text_is_readable() -> None:
+    """Nothing is smaller than 12 pixels, but for keys, which are beside their names."""
+    (style,) = re.findall(r"<style>(.*?)</style>", page().html(), re.DOTALL)
+    sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)rem", style)]
+    assert min(sizes) >= 0.75
+
+
 def test_a_page_without_a_map_has_the_rest() -> None:
     html = replace(page(), points=None, neighbors=None).html()
     head, arrays = unpacked(html)

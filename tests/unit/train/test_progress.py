@@ -47,6 +47,23 @@ def test_a_disk_slower_than_the_encoder_is_said(wait: float, said: bool) -> None
     assert ("for rows" in page.getvalue()) is said
 
 
+@pytest.mark.parametrize(
+    ("losses", "may_rise", "said"),
+    [((3.0, 4.0, 5.0), True, 1), ((3.0, 4.0, 5.0), False, 0), ((3.0, 2.0, 1.0), True, 0)],
+)
+def test_a_rising_loss_is_explained_once(
+    losses: tuple[float, ...], may_rise: bool, said: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, now = io.StringIO(), [0.0]
+    monkeypatch.setattr("widefield.train.progress.time.monotonic", lambda: now[0])
+    console = Console(file=page, width=200)
+    with ProgressBar(console, epochs=1, total_steps=10, done=0, may_rise=may_rise) as bar:
+        for step, loss in enumerate(losses):
+            now[0] += 2.0
+            bar.step(metrics(step + 1, loss=loss))
+    assert page.getvalue().count("the loss rises at first, because the head") == said
+
+
 def test_a_log_has_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     page, now = io.StringIO(), [0.0]
     monkeypatch.setattr("widefield.train.progress.time.monotonic", lambda: now[0])

@@ -59,7 +59,7 @@ def test_probe(kind: str) -> None:
     assert count > 0.8 * scored
     low, high = map(float, note.partition("[")[2].partition("]")[0].split(", "))
     assert low <= 50 <= high
-    assert note.endswith("Give --group for frames, slices or tiles of one source")
+    assert note.endswith("Give group for frames, slices or tiles of one source")
 
 
 def test_the_score_without_a_few_copies_is_that_of_the_others(tmp_path: Path) -> None:

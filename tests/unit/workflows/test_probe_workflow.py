@@ -193,7 +193,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[DrawBatch]:
         draws.append(draw)
         raise Stopped
 
-    monkeypatch.setattr("widefield.workflows.probe.score_sgd", keep)
+    monkeypatch.setattr("widefield.workflows.probe_scores.score_sgd", keep)
     return draws
 
 

@@ -20,6 +20,7 @@ from widefield.data.examples import Examples
 from widefield.data.readers.npz import read_array, read_arrays
 from widefield.data.readers.recordings import of_array, of_pack, split_at
 from widefield.data.readers.windows import as_windows
+from widefield.data.targets import Target
 
 _CHANNELS = (1, 2, 3, 4)
 _MOST_CHANNELS = 64
@@ -52,7 +53,7 @@ def read_npy(path: Path) -> Examples:
 
 
 def read_memory(data: Array | Mapping[str, Array]) -> Examples:
-    """Read arrays in memory: images, or a mapping with `x` and label arrays."""
+    """Read arrays in memory: images, or a mapping with `x` and arrays of labels or targets."""
     if not isinstance(data, Mapping):
         data = {"x": data}
     images = data.get("x")
@@ -102,7 +103,7 @@ def read_arrays_by_key(arrays: dict[str, NDArray[np.generic]], source: str) -> E
     if "x" in arrays:
         pixels, notes = as_pixels(arrays["x"], "x")
         examples = _examples(len(pixels), arrays, _tasks(arrays, ("x",)))
-        return replace(examples, pixels=pixels, notes=notes)
+        return replace(examples, pixels=pixels, notes=(*notes, *examples.notes))
     if "images" in arrays or "bytes" in arrays:
         return _read_pack(arrays, source)
     raise ValueError(
@@ -129,11 +130,41 @@ def _tasks(
 def _examples(
     n: int, arrays: dict[str, NDArray[np.generic]], tasks: dict[str, tuple[str, str]]
 ) -> Examples:
-    """Return n examples with the labels of `tasks`, as `_tasks` returns them."""
-    labels, classes = {}, {}
+    """Return n examples with labels and targets of `tasks`, as `_tasks` returns them."""
+    labels, classes, targets = {}, {}, {}
     for task, (key, names) in tasks.items():
-        labels[task], classes[task] = as_labels(arrays[key], key, n, arrays.get(names), names)
-    return Examples(names=Names.of_rows(n), labels=labels, classes=classes)
+        values, named = arrays[key], arrays.get(names)
+        if values.shape[:1] == (n,) and (values.dtype.kind == "f" or values.ndim == 2):
+            targets[task] = _as_target(values, key, named, names)
+        else:
+            labels[task], classes[task] = as_labels(values, key, n, named, names)
+    notes = tuple(target.note(task, in_table=False) for task, target in targets.items())
+    return Examples(
+        names=Names.of_rows(n), labels=labels, classes=classes, targets=targets, notes=notes
+    )
+
+
+def _as_target(
+    values: NDArray[np.generic], key: str, names: NDArray[np.generic] | None, names_key: str
+) -> Target:
+    """Return floats [n] as a number of each example, 0 and 1 [n, L] as several labels of each."""
+    if values.ndim == 1:
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"key '{key}' holds NaN or infinity: leave these examples out, or give the "
+                "numbers of the others as labels by path"
+            )
+        return Target(values=values[:, None].astype(np.float64))
+    if values.ndim != 2 or values.dtype.kind not in "biuf" or not np.isin(values, (0, 1)).all():
+        raise ValueError(
+            f"key '{key}' is {_kind(values)}; expected integers or strings [n] for classes, "
+            "floats [n] for numbers, or 0 and 1 [n, L] for several labels an example"
+        )
+    count = values.shape[1]
+    labels = tuple(map(str, range(count))) if names is None else _class_names(names, names_key)
+    if len(labels) != count or not count:
+        raise ValueError(f"key '{names_key}' lists {len(labels)} labels for {count} columns")
+    return Target(values=values.astype(np.float64), labels=labels)
 
 
 def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
@@ -155,7 +186,7 @@ def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
         files = [view[part] for part in split_at(arrays["offsets"], len(data))]
         n = len(files)
     examples = _examples(n, arrays, {"class": ("labels", "classes")})
-    return replace(examples, pixels=pixels, files=files, notes=notes)
+    return replace(examples, pixels=pixels, files=files, notes=(*notes, *examples.notes))
 
 
 def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str, ...]]:
@@ -270,7 +301,7 @@ def as_labels(
     if low < 0 or high >= limit:
         raise ValueError(
             f"key '{key}' holds class ids from {low} to {high}; "
-            f"expected 0 to {limit - 1}, or strings"
+            f"expected 0 to {limit - 1}, strings, or floats for numbers"
         )
     ids = values.astype(np.int64)
     _check_class_count(ids, key, high + 1 if known is None else len(known))

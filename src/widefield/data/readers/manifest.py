@@ -18,7 +18,7 @@ from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.columns import Names
 from widefield.data.examples import Examples
-from widefield.data.labels import csv_format, path_column
+from widefield.data.label_files import csv_format, path_column
 from widefield.data.readers.recordings import SUFFIXES as SOUND_SUFFIXES
 from widefield.data.readers.recordings import Recordings
 from widefield.data.readers.remote import RemoteFiles

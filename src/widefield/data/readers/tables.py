@@ -19,7 +19,7 @@ from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples
-from widefield.data.labels import path_column
+from widefield.data.label_files import path_column
 from widefield.data.readers.tasks import read_split, read_tasks
 
 TABLE_SUFFIXES = (".parquet", ".arrow", ".feather")

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from widefield.core.names import printable
-from widefield.data.labels import class_names
+from widefield.data.label_names import class_names
 from widefield.data.readers.arrays import as_labels
 from widefield.data.targets import MOST_CLASSES
 

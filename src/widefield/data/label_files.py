@@ -1,0 +1,99 @@
+"""Columns of a `.csv` file of labels, as text."""
+
+import codecs
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from widefield.core.files import check_plain_file
+
+_LARGEST = 2**30
+"""Size limit of a file of labels, bytes."""
+PATH, LABEL = "path", "label"
+"""Columns of paths, and of the labels of a task without a name."""
+_PATH_NAMES = ("filename", "file_name", "file", "filepath", "file_path", "image", "image_path")
+"""Other names of the column of paths, in any case."""
+_DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
+
+
+def read_csv(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:
+    """Return the columns of a .csv file and the line number of each row."""
+    check_plain_file(path, largest=_LARGEST)
+    encoding, delimiter, _ = csv_format(path, source)
+    try:
+        with path.open(newline="", encoding=encoding) as file:
+            reader = csv.DictReader(file, delimiter=delimiter)
+            reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+            names = checked_names(reader.fieldnames, source)
+            reader.fieldnames = [PATH if x == path_column(names) else x for x in reader.fieldnames]
+            names = [PATH if name == path_column(names) else name for name in names]
+            rows = [(reader.line_num, row) for row in reader]
+    except OSError as error:
+        raise ValueError(f"cannot read {source}: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{source} is not a CSV file in UTF-8: {error}; save it as one") from error
+    for line, row in rows:
+        # csv stores cells without a column under None: they would be the end of a label.
+        if any(cell.strip() for cell in row.get(None, ())):
+            raise ValueError(
+                f"{source} line {line} has more cells than the header: put labels and paths that "
+                f"hold a {_DELIMITERS[delimiter]} in double quotes"
+            )
+    return {name: [row[name] for _, row in rows] for name in names}, [line for line, _ in rows]
+
+
+def csv_format(path: Path, source: str) -> tuple[str, str, list[str]]:
+    """Return the encoding, the delimiter and the columns of a .csv file.
+
+    Raises:
+        ValueError: it cannot be read, has no column of paths, or two of the same name.
+    """
+    try:
+        with path.open("rb") as raw:
+            is_utf16 = raw.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        encoding = "utf-16" if is_utf16 else "utf-8-sig"
+        with path.open(newline="", encoding=encoding) as file:
+            header = file.readline(_LARGEST)
+            delimiter = _delimiter(header)
+            names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+    except OSError as error:
+        raise ValueError(f"cannot read {source}: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{source} is not a CSV file in UTF-8: {error}; save it as one") from error
+    checked_names(names, source)
+    return encoding, delimiter, names
+
+
+def _delimiter(header: str) -> str:
+    """Return the first delimiter that separates a column of paths; by default the comma."""
+    for delimiter in _DELIMITERS:
+        names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+        if len(names) > 1 and path_column(names) is not None:
+            return delimiter
+    return ","
+
+
+def path_column(names: Sequence[str]) -> str | None:
+    """Return the column of paths, None if there is none or it is ambiguous."""
+    if PATH in names:
+        return PATH
+    found = [name for name in names if name.lower() == PATH]
+    found = found or [name for name in names if name.lower() in _PATH_NAMES]
+    return found[0] if len(found) == 1 else None
+
+
+def checked_names(names: list[str], source: str) -> list[str]:
+    """Return the columns with a name; check that `path` is there and none is repeated."""
+    named = [name for name in names if name.strip()]
+    for name in named:
+        if named.count(name) > 1:
+            raise ValueError(f"{source} has two columns {name!r}: leave one of them out")
+    if path_column(named) is None:
+        raise no_column(source, PATH)
+    return named
+
+
+def no_column(source: str, name: str) -> ValueError:
+    """Return the error of a table that lacks a column."""
+    return ValueError(f"{source} has no column {name!r}: it needs path, and label or another task")

@@ -1,0 +1,113 @@
+"""Texts of labels -> classes: which are missing, and which are spellings of one class."""
+
+import math
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+
+from widefield.core.names import printable
+from widefield.data.targets import SEPARATORS, kind_of_cells
+
+_MISSING = frozenset(
+    ("#N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "NAN", "None", "n/a", "nan", "null")
+)
+"""Texts of missing labels, most of them those of pandas."""
+_MISSING_TYPES = ("NAType", "NaTType")
+"""Types of missing values in pandas, which cannot be compared."""
+
+
+def class_names(counts: Counter[str], task: str, notes: list[str]) -> dict[str, str] | None:
+    """Return label -> class for the labels of a column that are not missing; None for no classes.
+
+    `counts` has the number of cells of each label. `notes` gets a line on labels that are read as
+    missing, and one on spellings of one class.
+
+    Example:
+        >>> class_names(Counter({"Cat": 1, "cat": 2, "NA": 1}), "kind", [])
+        {'Cat': 'cat', 'cat': 'cat'}
+    """
+    present = present_labels(counts, task, notes)
+    return None if kind_of_cells(present) is not None else merged_spellings(present, task, notes)
+
+
+def present_labels(counts: Counter[str], task: str, notes: list[str]) -> Counter[str]:
+    """Return the labels that are not missing, and note those that are."""
+    missing = _missing(counts)
+    found = Counter({label: count for label, count in counts.items() if label in missing})
+    if found:
+        texts = ", ".join(map(repr, sorted(found)))
+        notes.append(f"{found.total()} cells of {task!r} are {texts}: missing, not a class")
+    return Counter({label: count for label, count in counts.items() if label not in missing})
+
+
+def _missing(labels: Iterable[str]) -> set[str]:
+    """Return the texts that stand for a missing label among these."""
+    missing = set(_MISSING)
+    others = {_key(label) for label in labels if label not in missing} - {"-1"}
+    # -1 beside one other value is a class, as in labels -1 and 1.
+    if len(others) > 1 and all(text.isdecimal() for text in others):
+        missing |= {label for label in labels if _key(label) == "-1"}
+    return missing
+
+
+def _key(label: str) -> str:
+    """Return a label in NFC, without the zeros of an integer's decimals.
+
+    Example:
+        >>> _key("2.0"), _key("2.50")
+        ('2', '2.50')
+    """
+    whole, point, decimals = label.partition(".")
+    is_integer = point and decimals and not decimals.strip("0") and whole.lstrip("-").isdecimal()
+    return whole if is_integer else nfc(label)
+
+
+def _folded(label: str) -> str:
+    """Return what equal labels have in common; a single letter keeps its case, as handwriting."""
+    text = _key(label)
+    return text if len(text) == 1 else text.lower()
+
+
+def merged_spellings(labels: Counter[str], task: str, notes: list[str]) -> dict[str, str]:
+    """Return label -> class, with one spelling for each class, and note the others."""
+    spellings: dict[str, Counter[str]] = defaultdict(Counter)
+    texts: dict[str, set[str]] = defaultdict(set)
+    for label, count in labels.items():
+        spellings[_folded(label)][_key(label)] += count
+        texts[_folded(label)].add(label)
+    name_of = {}
+    for key, counts in spellings.items():
+        name_of[key] = max(counts, key=lambda text: (counts[text], text))
+        if len(texts[key]) == 1:
+            (name_of[key],) = texts[key]  # one spelling stays as it is
+            continue
+        others = sorted(texts[key] - {name_of[key]})
+        listed = ", ".join(map(repr if len(counts) > 1 else ascii, others))
+        notes.append(f"{listed} of {task!r} is the class {name_of[key]!r}")
+    return {label: name_of[_folded(label)] for label in labels}
+
+
+def text_of(value: object) -> str | None:
+    """Return a label as text, "" for a missing one, None for a value of another type."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, list | tuple | set | frozenset | np.ndarray):
+        texts = [text_of(item) for item in value]
+        if None in texts:
+            return None
+        mark = SEPARATORS[0]  # also at the end: one label, or none, is a set of labels too
+        return mark.join(sorted(filter(None, texts))) + mark
+    if value is None or type(value).__name__ in _MISSING_TYPES:
+        return ""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return ""
+        # pandas converts integers to floats in a column with missing values.
+        value = int(value) if value.is_integer() else value
+    return printable(str(value).strip()) if isinstance(value, str | int | float) else None
+
+
+def nfc(text: str) -> str:
+    """Return a text with composed characters: paths and labels come in both forms."""
+    return unicodedata.normalize("NFC", text)
