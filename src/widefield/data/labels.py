@@ -448,8 +448,12 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
 
 
 def rows_of(examples: Examples, rows: NDArray[np.int64]) -> Examples:
-    """Return these rows of the result of a reader; pixels are copied."""
-    origin = examples.origin
+    """Return these rows of the result of a reader; pixels in memory are copied."""
+    origin, pixels = examples.origin, examples.pixels
+    if isinstance(pixels, np.ndarray):
+        pixels = pixels[rows]
+    elif pixels is not None:
+        pixels = pixels.subset(rows)
 
     def select(items: Any) -> Any:
         return None if items is None else [items[row] for row in rows.tolist()]
@@ -462,7 +466,7 @@ def rows_of(examples: Examples, rows: NDArray[np.int64]) -> Examples:
         names=take(examples.names, rows),
         labels={task: y[rows] for task, y in examples.labels.items()},
         targets={task: target.subset(rows) for task, target in examples.targets.items()},
-        pixels=None if examples.pixels is None else examples.pixels[rows],
+        pixels=pixels,
         files=None if examples.files is None else SelectedFiles(examples.files, rows),
         is_test=None if examples.is_test is None else examples.is_test[rows],
         origin=None if origin is None else lambda: digest(origin(), rows),

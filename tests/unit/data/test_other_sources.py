@@ -24,6 +24,8 @@ from made_sources import CLASSES, FORMS, add, encoded
 from runs import SMALL, Killed
 from widefield import pretrain
 from widefield.data import open_dataset
+from widefield.data.labels import read_labels
+from widefield.data.readers import hdf5
 
 FILES = encoded(30, side=16)
 
@@ -129,6 +131,67 @@ def test_arrays_of_other_libraries(tmp_path):
         assert (dataset.images == expected.images).all()
         assert dataset.labels["class"].tolist() == expected.labels["class"].tolist()
         assert dataset.black_white == expected.black_white
+
+
+def written(path, arrays):
+    if path.suffix == ".h5":
+        import h5py
+
+        with h5py.File(path, "w") as file:
+            for key, array in arrays.items():
+                file[key] = array
+    else:
+        import zarr
+
+        group = zarr.open_group(path, mode="w")
+        for key, array in arrays.items():
+            group[key] = array
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.zarr"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_images_larger_than_memory_are_read_in_parts(tmp_path, monkeypatch, name, dtype):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    x = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, (1_100, 4, 4, 3)).astype(dtype)
+    file = written(tmp_path / name, {"x": x, "class": np.arange(1_100) % 2})
+    labels = {f"row {row}": "ab"[row % 2] for row in range(0, 1_100, 2)}
+    labels["row 1"] = "b"
+    kinds = ({}, {"max_examples": 700}, {"labels": read_labels(labels)})
+    expected = [open_dataset(file, **options, memory_budget=0) for options in kinds]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    monkeypatch.setattr(hdf5, "free_host_memory", lambda: 20_000)
+    counts, read = [], hdf5.ImagesInFile.__getitem__
+
+    def counted(self, index):
+        found = read(self, index)
+        counts.append(len(found) if found.ndim == 4 else 1)
+        return found
+
+    monkeypatch.setattr(hdf5.ImagesInFile, "__getitem__", counted)
+    for options, same in zip(kinds, expected, strict=True):
+        dataset = open_dataset(file, **options, memory_budget=0)
+        assert (dataset.images == same.images).all()
+        assert dataset.labels["class" if "class" in dataset.labels else "label"].tolist()
+        assert {t: y.tolist() for t, y in dataset.labels.items()} == {
+            t: y.tolist() for t, y in same.labels.items()
+        }
+    assert 0 < max(counts) <= 512 < sum(counts)
+
+
+def test_what_is_not_read_in_parts_has_to_fit(tmp_path, monkeypatch):
+    floats = np.random.default_rng(0).random((100, 4, 4, 3))
+    file = written(tmp_path / "a.h5", {"x": floats})
+    monkeypatch.setattr(hdf5, "free_host_memory", lambda: 20_000)
+    with pytest.raises(ValueError, match=r"save images as uint8 or uint16 \[n, H, W, C\]"):
+        open_dataset(file)
+
+
+def test_a_part_that_is_damaged_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(hdf5, "free_host_memory", lambda: 100)
+    path, message = damaged_zarr(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        open_dataset(path)
 
 
 def test_chunks_of_zarr_are_part_of_its_identity(tmp_path, monkeypatch):

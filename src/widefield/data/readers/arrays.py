@@ -208,14 +208,15 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
     if x.ndim == 3:
         _check_not_single_image(x, key)
         x = x[..., None]
-    elif _channels_are_second(x.shape):
+    elif channels_are_second(x.shape):
         x = np.moveaxis(x, 1, -1)
     if x.shape[-1] > _MOST_CHANNELS:
         raise ValueError(
             f"key '{key}' is {_kind(x)}; expected 1 to {_MOST_CHANNELS} channels, last or second"
         )
     if x.dtype == np.uint8:
-        return (x if isinstance(x, np.memmap) else np.ascontiguousarray(x)), ()
+        is_on_disk = isinstance(x, np.memmap) or not isinstance(x, np.ndarray)
+        return (x if is_on_disk else np.ascontiguousarray(x)), ()
     if x.dtype == np.bool_:
         return x.astype(np.uint8) * np.uint8(255), (f"'{key}': bool stored as 0 and 255",)
     if x.dtype in (np.uint16, np.int16):
@@ -236,7 +237,7 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
     return _from_float(x), (f"'{key}': {x.dtype} in [0, 1] stored as uint8",)
 
 
-def _channels_are_second(shape: tuple[int, ...]) -> bool:
+def channels_are_second(shape: tuple[int, ...]) -> bool:
     """Return whether images of this shape are [n, C, H, W] rather than [n, H, W, C]."""
     _, second, middle, last = shape
     if last in _CHANNELS or second in _CHANNELS:

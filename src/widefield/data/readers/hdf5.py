@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,33 +11,83 @@ from numpy.typing import NDArray
 
 from widefield.core.memory import free_host_memory
 from widefield.core.names import printable
+from widefield.data.readers.arrays import channels_are_second
 
 HDF5_SUFFIXES, ZARR_SUFFIXES = (".h5", ".hdf5"), (".zarr",)
+_IMAGES = ("x", "images")
+"""Keys of images, which stay in the file where they do not fit into memory."""
+
+
+@dataclass(frozen=True)
+class ImagesInFile:
+    """Images [n, H, W, C] in an HDF5 or Zarr file, read like an array; each read is from disk."""
+
+    array: Any
+    path: Path
+    form: str
+    """HDF5 or Zarr."""
+    rows: NDArray[np.int64]
+    """Rows of the array, [n]."""
+    ndim = 4
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """[n, H, W, C]."""
+        return len(self.rows), *self.array.shape[1:]
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """Type of the values."""
+        return np.dtype(self.array.dtype)
+
+    def __len__(self) -> int:
+        """Number of images n."""
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> NDArray[np.generic]:
+        """Read an image [H, W, C], or those of a slice or an array of indices [k, H, W, C]."""
+        rows = self.rows[index]
+        with _errors(self.path, self.form):
+            if np.ndim(rows) == 0:
+                return np.asarray(self.array[int(rows)])
+            # Both libraries read increasing rows, of which none is repeated.
+            rows, back = np.unique(rows, return_inverse=True)
+            read = getattr(self.array, "oindex", self.array)[rows]
+            return np.asarray(read)[back]
+
+    def subset(self, rows: NDArray[np.int64]) -> "ImagesInFile":
+        """Return some of the images, in the file."""
+        return replace(self, rows=self.rows[rows])
 
 
 def read_hdf5(path: Path) -> dict[str, NDArray[np.generic]]:
     """Read the arrays of an HDF5 file by key.
 
     Raises:
-        ValueError: the extra is missing, or the file is damaged or larger than memory.
+        ValueError: the extra is missing, or the file is damaged, or has arrays beside its images
+            that are larger than memory.
     """
     with _errors(path, "HDF5"):
         import h5py
 
-        with h5py.File(path, "r") as file:
-            return _arrays({k: v for k, v in file.items() if isinstance(v, h5py.Dataset)}, path)
+        file = h5py.File(path, "r")
+        found = {k: v for k, v in file.items() if isinstance(v, h5py.Dataset)}
+        arrays = _arrays(found, path, "HDF5")
+        if not any(isinstance(array, ImagesInFile) for array in arrays.values()):
+            file.close()
+        return arrays
 
 
 def read_zarr(path: Path) -> dict[str, NDArray[np.generic]]:
     """Read the arrays of a Zarr group by key.
 
     Raises:
-        ValueError: the extra is missing, or the group is damaged or larger than memory.
+        ValueError: as `read_hdf5`.
     """
     with _errors(path, "Zarr"):
         import zarr
 
-        return _arrays(dict(zarr.open_group(path, mode="r").arrays()), path)
+        return _arrays(dict(zarr.open_group(path, mode="r").arrays()), path, "Zarr")
 
 
 @contextmanager
@@ -57,16 +108,33 @@ class _TooLargeError(ValueError):
     """The arrays do not fit into memory."""
 
 
-def _arrays(found: dict[str, Any], path: Path) -> dict[str, NDArray[np.generic]]:
-    """Read arrays of plain values into memory."""
-    size = sum(array.size * array.dtype.itemsize for array in found.values())
+def _arrays(found: dict[str, Any], path: Path, form: str) -> dict[str, Any]:
+    """Read arrays of plain values; large images stay in the file."""
     free = free_host_memory()
-    if size > free:
+    arrays: dict[str, Any] = {}
+    if _size(found) > free:
+        arrays = {
+            key: ImagesInFile(array, path, form, np.arange(array.shape[0]))
+            for key, array in found.items()
+            if key in _IMAGES and _can_stay(array)
+        }
+    rest = {key: array for key, array in found.items() if key not in arrays}
+    if (size := _size(rest)) > free:
         raise _TooLargeError(
             f"'{path}' holds {size / 1e9:,.1f} GB of arrays and {free / 1e9:.1f} GB of memory are "
-            "free: save the images as a .npy file, which is mapped into memory"
+            "free: save images as uint8 or uint16 [n, H, W, C], which are read in parts"
         )
-    return {printable(key): _text_or_numbers(array) for key, array in found.items()}
+    return arrays | {printable(key): _text_or_numbers(array) for key, array in rest.items()}
+
+
+def _size(arrays: dict[str, Any]) -> int:
+    return sum(array.size * array.dtype.itemsize for array in arrays.values())
+
+
+def _can_stay(array: Any) -> bool:
+    """Return whether images are used as they are, so that parts of them can be read."""
+    is_plain = array.ndim == 4 and array.dtype in (np.uint8, np.uint16)
+    return is_plain and not channels_are_second(array.shape)
 
 
 def _text_or_numbers(array: Any) -> NDArray[np.generic]:
