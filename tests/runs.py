@@ -1,7 +1,9 @@
 """Small runs of `pretrain`, ways to end them early, and what two of them have in common."""
 
+import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from widefield.encoders import load_encoder
 from widefield.methods import METHODS
 from widefield.train.loop import OnStep
 from widefield.train.step import StepMetrics
+from widefield.workflows.pretrain import pretrain
 
 EXAMPLES, STEPS = 64, 16
 
@@ -60,6 +63,23 @@ def die_at(step: int) -> OnStep:
             raise Killed
 
     return die
+
+
+def noted(note: Callable[[int, float], object]) -> OnStep:
+    """Note the number of each step, and the mean loss of the epoch so far."""
+    return lambda metrics: note(metrics.step, metrics.means()["loss"])
+
+
+def train_and_die(data: str, out: Path, file: Path, stop: int, **settings: Any) -> None:
+    """Write steps and losses into a file, and end this process by SIGKILL after step `stop`."""
+    with file.open("w") as lines:
+
+        def write(step: int, loss: float) -> None:
+            print(json.dumps([step, loss]), file=lines, flush=True)
+            if step == stop:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        pretrain(data, out=out, on_step=noted(write), **settings)
 
 
 def signal_at(step: int, sign: signal.Signals = signal.SIGINT) -> OnStep:

@@ -3,9 +3,9 @@
 import io
 import json
 import shutil
+import signal
 import sys
 import tarfile
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,8 +20,9 @@ from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import IterableDataset, TensorDataset
 
 import made_sources
+from forked import CONTEXT
 from made_sources import CLASSES, FORMS, add, encoded
-from runs import SMALL, Killed
+from runs import SMALL, noted, train_and_die
 from widefield import pretrain
 from widefield.data import open_dataset
 from widefield.data.labels import read_labels
@@ -59,18 +60,24 @@ SHORT = {**SMALL, "max_examples": None, "batch_size": 10, "epochs": 2, "image_si
 SHORT |= {"method": "simclr"}
 
 
-def losses(data, out, stop=None, **settings):
-    """Return step -> loss of the epoch so far, until the run is killed after step `stop`."""
+def losses(data, out, **settings):
+    """Return step -> loss of the epoch so far."""
     taken = {}
-
-    def on_step(metrics):
-        taken[metrics.step] = metrics.means()["loss"]
-        if metrics.step == stop:
-            raise Killed
-
-    with suppress(Killed):
-        pretrain(str(data), out=out, on_step=on_step, **settings)
+    pretrain(str(data), out=out, on_step=noted(taken.__setitem__), **settings)
     return taken
+
+
+def losses_until_killed(data, out, stop, **settings):
+    """Return the losses of a process that SIGKILL ends after step `stop`."""
+    file = out.with_suffix(".losses")
+    process = CONTEXT.Process(
+        target=train_and_die, args=(str(data), out, file, stop), kwargs=settings
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    steps = map(json.loads, file.read_text().splitlines())
+    return dict(steps)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +97,7 @@ def expected(forms, tmp_path_factory):
 )
 def test_the_same_training_from_every_form(forms, tmp_path, expected, form, pixels):
     """Losses are equal bit for bit, in a run that is killed in its second epoch and resumed."""
-    first = losses(forms[form], tmp_path / "run", stop=4, pixels=pixels, **SHORT)
+    first = losses_until_killed(forms[form], tmp_path / "run", 4, pixels=pixels, **SHORT)
     rest = losses(forms[form], tmp_path / "run", resume=True, quiet=True)
     assert first.keys() | rest.keys() == expected[pixels].keys() == set(range(1, 7))
     assert first | rest == expected[pixels]
