@@ -5,6 +5,7 @@ from typing import Any
 
 from widefield.cli.output import Notes, percent, print_json, print_line
 from widefield.cli.signature import Json, like
+from widefield.core.names import counted
 
 
 @like("widefield.workflows.explore")
@@ -21,15 +22,16 @@ def explore(*, out: Path, tables: Path | None = None, json: Json = False, **argu
         return
     notes.print_others(found.notes)
     print_line(
-        f"{values['clusters']} clusters, {values['duplicate_groups']} groups of near-duplicates, "
-        f"{values['outliers']} outliers"
+        f"{counted(values['clusters'], 'cluster')}, "
+        f"{counted(values['duplicate_groups'], 'group')} of near-duplicates, "
+        f"{counted(values['outliers'], 'outlier')}"
     )
     poor = [f"{count} {name}" for name, count in values["quality"].items() if count]
     if poor:
         print_line(f"image quality: {', '.join(poor)}")
     for task, info in values["suspected_labels"].items():
         print_line(
-            f"{task}: {info['count']} labels to check; kNN accuracy "
+            f"{task}: {counted(info['count'], 'label')} to check; kNN accuracy "
             f"{percent(info['neighbors_agree'])} % on {found.checked(task)}"
         )
     if tables is not None:

@@ -62,3 +62,13 @@ def plain_attributes(x: object) -> str:
 
 
 _PLAIN = (bool, int, float, str, tuple)
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1.
+
+    Example:
+        >>> counted(1, "label"), counted(2000, "group")
+        ('1 label', '2,000 groups')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.hardware import choose_device, machine
+from widefield.core.names import counted
 from widefield.data import Dataset
 from widefield.data.decode.images import header_size
 from widefield.data.spec import MEMORY, parse
@@ -71,7 +72,7 @@ def _title(found: "Exploration") -> str:
     """Return what there is to check, in one sentence."""
     labels = sum(len(s.rows) for s in found.suspects.values())
     parts = [
-        _count(count, one) + rest
+        counted(count, one) + rest
         for count, one, rest in (
             (labels, "label", ""),
             (len(found.duplicates), "group", " of near-duplicates"),
@@ -85,15 +86,15 @@ def _title(found: "Exploration") -> str:
 def _summary(found: "Exploration") -> str:
     labels = sum(len(s.rows) for s in found.suspects.values())
     parts = [
-        _count(len(found.typical), "cluster"),
-        _count(len(found.duplicates), "group") + " of near-duplicates",
-        _count(len(found.outliers), "outlier"),
+        counted(len(found.typical), "cluster"),
+        counted(len(found.duplicates), "group") + " of near-duplicates",
+        counted(len(found.outliers), "outlier"),
     ]
     poor = len({row for rows in found.quality.values() for row in rows.tolist()})
     if poor:
-        parts.append(_count(poor, "image") + " of poor quality")
+        parts.append(counted(poor, "image") + " of poor quality")
     if found.suspects:
-        parts.append(_count(labels, "label") + " to check")
+        parts.append(counted(labels, "label") + " to check")
     return f"{len(found.dataset):,} {found.dataset.kind}: {', '.join(parts[:-1])} and {parts[-1]}."
 
 
@@ -114,10 +115,6 @@ def rendered(data: Dataset) -> NDArray[np.uint8]:
         return data.images
     chunks = (range(i, min(i + _BATCH, len(data))) for i in range(0, len(data), _BATCH))
     return np.stack([thumbnail(p, _SIDE) for rows in chunks for p in render_examples(data, rows)])
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _truncation(total: int) -> str:
