@@ -37,7 +37,7 @@ def explore(*more: str) -> list[str]:
 @pytest.mark.usefixtures("pictures")
 def test_page_and_tables_have_what_is_there(command: Command) -> None:
     said = command.text(*explore("--tables", "found"))
-    assert "1 groups of near-duplicates" in said
+    assert "1 group of near-duplicates" in said
     assert "class: 1 label to check" in said
     tables = {
         path.stem: pq.read_table(path).to_pylist() for path in Path("found").glob("*.parquet")

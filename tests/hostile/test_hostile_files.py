@@ -61,6 +61,9 @@ def check_whole(dataset: Dataset) -> None:
     for task, names in dataset.classes.items():
         assert len(set(names)) == len(names)
         assert dataset.labels[task].max() < len(names)
+    for target in dataset.targets.values():
+        assert len(target.values) == len(dataset)
+        assert np.isfinite(target.values).all()
 
 
 # One image file -----------------------------------------------------------------------------
@@ -152,18 +155,23 @@ def array(rng: Rng) -> tuple[NDArray[Any], NDArray[Any] | None]:
 
 
 def labels(rng: Rng, n: int) -> tuple[dict[str, NDArray[Any]], bool]:
-    """Return one task and perhaps its class names, and whether they are sound."""
+    """Return one task and perhaps its class names, and whether they are sound.
+
+    Floats are numbers, and 0 and 1 [n, 2] are several labels of each example.
+    """
     sound = [
         {"t": rng.integers(0, 3, n)},
         {"t": rng.integers(0, 3, n).astype(np.uint8), "t_classes": np.array(["a", "b", "ü"])},
         {"t": rng.choice(["cat", "dog", "\x1b[2J"], n)},
         {"t": rng.choice([b"cat", "dög".encode()], n)},
         {"t": rng.integers(0, 2, n).astype(bool)},
+        {"t": rng.random(n)},
+        {"t": rng.integers(0, 2, (n, 2))},
     ]
     wrong = [
         {"t": rng.integers(0, 3, n + 1)},
-        {"t": rng.integers(0, 3, (n, 2))},
-        {"t": rng.random(n)},
+        {"t": rng.integers(2, 5, (n, 2))},
+        {"t": np.full(n, np.nan)},
         {"t": np.full(n, -1)},
         {"t": np.full(n, 2**62)},
         {"t": np.where(np.arange(n) % 2, 65_535, 0)},

@@ -87,10 +87,10 @@ def plan(
     check_threads(threads)
     if examples is not None:
         if data is not None:
-            raise ValueError("examples plans without data: give DATA, or examples")
+            raise ValueError("--examples plans without data: give DATA, or --examples")
         return plan_examples(examples, recipe, settings)
     if data is None:
-        raise ValueError("there is nothing to plan for: give DATA, or examples, such as 1e8")
+        raise ValueError("there is nothing to plan for: give DATA, or --examples 1e8")
     setup = Setup(data, recipe, settings, download=download)
     dataset = open_dataset(data, **setup.recipe.data_options(), group=group)
     resolved, notes, init = setup.finish(dataset)

@@ -109,13 +109,13 @@ def test_the_command_says_what_is_an_estimate_and_what_is_not_known(command: Com
         ("--examples -5 --image-size 32", "examples is -5; expected a whole number from 1 on"),
         ("--examples 1.5 --image-size 32", "examples is 1.5; expected a whole number"),
         ("--examples inf --image-size 32", "examples is inf; expected a whole number"),
-        ("--examples 1e8", "nothing says how large the images are: give image_size"),
+        ("--examples 1e8", "nothing says how large the images are: give --image-size"),
         ("--examples 1e8 --image-size 32 --device b99", "unknown device 'b99': known: auto, cpu"),
         ("--examples 1e8 --image-size 32 --init timm:resnet18", "init needs data: give DATA, or"),
-        ("--examples 9 --image-size 32 --batch-size 16", "batch_size is 16 and there are 9"),
-        ("photos --examples 1e8", "examples plans without data: give DATA, or examples"),
+        ("--examples 9 --image-size 32 --batch-size 16", "--batch-size is 16 and there are 9"),
+        ("photos --examples 1e8", "--examples plans without data: give DATA, or --examples"),
         ("photos --device h100", "unknown device 'h100': known: auto, cpu, cuda"),
-        ("", "there is nothing to plan for: give DATA, or examples, such as 1e8"),
+        ("", "there is nothing to plan for: give DATA, or --examples 1e8"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(command: Command, words: str, said: str) -> None:
