@@ -42,6 +42,7 @@ from widefield.probes.features import image_batch
 from widefield.train.build import DataInfo, build
 from widefield.train.distributed import Compute
 from widefield.train.loop import Trainer
+from widefield.train.threads import fastest_for, limited_threads
 
 CEILING_STEPS = 600
 """Training steps of a ceiling."""
@@ -349,7 +350,8 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
     recipe, _ = resolve("default", settings, info)
     state = build(recipe, DataInfo.of(dataset), device=device, encoder=encoder)
     trainer = Trainer(state, compute=Compute.alone(device), loader=loader)
-    trainer.fit(epochs, on_step=lambda metrics: None, on_epoch=lambda metrics: None)
+    with limited_threads(fastest_for(encoder, image_batch(dataset.images[:batch_size], device))):
+        trainer.fit(epochs, on_step=lambda metrics: None, on_epoch=lambda metrics: None)
     return encoder.eval()
 
 

@@ -1,9 +1,10 @@
-"""The number of CPU threads of a run: the fastest one, from a short trial.
+"""The number of CPU threads of a training: the fastest one, from a short trial.
 
 Where other programs run, or steps are small, fewer threads than cores can be several times as fast.
 The number can change the last bits of sums, so a run keeps the one that it began with.
 """
 
+import copy
 import itertools
 import tempfile
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 from threadpoolctl import threadpool_limits
+from torch import Tensor, nn
 
 from widefield.config.recipe import Recipe
 from widefield.core.cpus import usable_cpus
@@ -81,6 +83,24 @@ def fastest(step: Callable[[], object], most: int) -> int:
             step()
             seconds[count] = min(_timed(step))
     return min(seconds, key=seconds.__getitem__)
+
+
+def fastest_for(encoder: nn.Module, x: Tensor) -> int:
+    """Return with how many threads a training step of `encoder` on images x takes the least time.
+
+    The encoder is not changed. On a GPU it is the number that torch has.
+
+    Example:
+        >>> count = fastest_for(nn.Linear(4, 2), torch.ones(8, 4))
+        >>> 1 <= count <= usable_cpus()
+        True
+    """
+    most = min(torch.get_num_threads(), usable_cpus())
+    if most == 1 or x.device.type != "cpu":
+        return most
+    trial = copy.deepcopy(encoder).train()
+    with torch.random.fork_rng():
+        return fastest(lambda: trial(x).square().mean().backward(), most)
 
 
 def _timed(step: Callable[[], object]) -> Iterator[float]:

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info
 from widefield import pretrain
 from widefield.train import threads as module
 from widefield.train.step import StepMetrics
-from widefield.train.threads import fastest, limited_threads
+from widefield.train.threads import fastest, fastest_for, limited_threads
 
 SMALL: dict[str, Any] = {"max_examples": 64, "batch_size": 16, "projector_dim": 16, "quiet": True}
 
@@ -47,6 +47,30 @@ def test_no_pool_has_more_threads_than_the_run(tmp_path: Path, threads: int) -> 
 
     with pytest.raises(Seen):
         pretrain("photos", out=tmp_path, epochs=1, threads=threads, on_step=on_step, **SMALL)
+    assert torch.get_num_threads() == 2
+
+
+class SleepsUnless(torch.nn.BatchNorm1d):
+    """Slow unless torch has `best` threads."""
+
+    best = 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.001 if torch.get_num_threads() == self.best else 0.02)
+        return super().forward(torch.nn.functional.dropout(x))
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize("best", [1, 2])
+def test_an_encoder_is_tried_and_not_changed(best: int) -> None:
+    encoder, x = SleepsUnless(3).eval(), torch.arange(12.0).view(4, 3)
+    encoder.best = best
+    before, state = torch.get_rng_state(), {k: v.clone() for k, v in encoder.state_dict().items()}
+    assert fastest_for(encoder, x) == best
+    assert not encoder.training
+    assert all((v == state[k]).all() for k, v in encoder.state_dict().items())
+    assert next(encoder.parameters()).grad is None
+    assert (torch.get_rng_state() == before).all()
     assert torch.get_num_threads() == 2
 
 
