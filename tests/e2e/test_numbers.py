@@ -14,6 +14,7 @@ TIMINGS = (
     "bench_",
     "costs",
     "decoders",
+    "first_hour",
     "plan_check",
     "processes",
     "release",
