@@ -33,8 +33,6 @@ EXTRA = 384
 """Directions beside h by default."""
 _LARGEST_SOURCE = 4096
 """Largest number of features of a source; a wider stage has a coarser grid."""
-_FEW = 4
-"""Rows or columns of a cell up to which adding them one by one is faster than torch's sum."""
 _RIDGE = 1e-4
 """Ridge of the least squares, relative to the variance of a standardized feature."""
 _ITERATIONS = 8
@@ -69,12 +67,8 @@ class Source:
             return functional.adaptive_avg_pool2d(x, grid).flatten(1)
         # The same means where cells have equal sizes, in less time.
         sides = (height // grid[0], width // grid[1])
-        if min(sides) > _FEW:
-            rows = x.reshape(*x.shape[:2], grid[0], sides[0], width).sum(3)
-            cells = rows.reshape(*x.shape[:2], *grid, sides[1]).sum(4)
-        else:
-            rows = _added([x[:, :, i :: sides[0]] for i in range(sides[0])])
-            cells = _added([rows[..., j :: sides[1]] for j in range(sides[1])])
+        rows = _added([x[:, :, i :: sides[0]] for i in range(sides[0])])
+        cells = _added([rows[..., j :: sides[1]] for j in range(sides[1])])
         return (cells / (sides[0] * sides[1])).flatten(1)
 
 
