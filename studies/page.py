@@ -9,6 +9,7 @@ from studies.runner import FIGURES, RESULTS, read
 from studies.study import SCALES, Measured, Study
 from studies.verdict import by_seed, interval
 from widefield.core.files import write_atomically
+from widefield.core.names import counted
 
 PAGE = Path(__file__).parents[1] / "docs" / "studies.md"
 
@@ -136,9 +137,9 @@ def section(study: Study) -> Iterator[str]:
     yield f"\n{table(kept['runs'])}\n"
     sizes, minutes = kept["sizes"], kept["seconds"] / 60
     parts = (
-        _counted(len(sizes["seeds"]), "seed"),
+        counted(len(sizes["seeds"]), "seed"),
         f"{sizes['images'] or 'all'} images",
-        _counted(sizes["epochs"], "epoch"),
+        counted(sizes["epochs"], "epoch"),
         sizes["encoder"],
         f"{minutes:.0f} min in all" if minutes >= 1 else "under a minute",
     )
@@ -148,10 +149,6 @@ def section(study: Study) -> Iterator[str]:
     figure = FIGURES / f"{study.id}.{scale}.png"
     if figure.exists():
         yield f"![{study.question}](studies/{figure.name})\n"
-
-
-def _counted(count: int, name: str) -> str:
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def _cell_of(verdict: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from widefield.core.files import write_atomically
+from widefield.core.names import counted
 from widefield.core.types import Kind, kind_of
 from widefield.data import Dataset
 from widefield.data.planted import Digits, ImageFeature, Shapes, plant
@@ -455,7 +456,7 @@ def _compare_fits(
 def _points(score: PairedDifference, name: str) -> str:
     """Return the difference from the baseline `name` in words."""
     points = round(100 * abs(score.difference))
-    return score.beside(name, f"{points} point{'s' * (points != 1)}")
+    return score.beside(name, counted(points, "point"))
 
 
 def cka_if_defined(h: Tensor, other: Tensor) -> float | None:

@@ -9,7 +9,7 @@ from widefield.core.gather import gather, rank_and_world
 
 
 class _Synchronized(_BatchNorm):
-    """In training, the mean and variance are those of all processes' batches, of one size each."""
+    """Takes mean and variance over the batches of all processes in training, of one size each."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the normalized input [b, C, ...]."""

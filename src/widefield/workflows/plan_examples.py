@@ -30,7 +30,7 @@ from widefield.workflows.planned import (
 )
 
 OPEN_SECONDS, OPEN_BYTES, TABLE_BYTES, SHUFFLE_SECONDS = 5.47e-7, 126.6, 5.24, 1.956e-7
-"""For each example, measured with 10^7 of them (docs/scale.md)."""
+"""Costs of one example in seconds and bytes, measured with 10^7 of them (docs/scale.md)."""
 CHANNELS = 3
 _TRIAL = 2  # images of the step whose operations are counted
 _FEW = 4096  # examples of the state that is built, no fewer than keys in a queue

@@ -11,6 +11,7 @@ from torch import Tensor
 from widefield.config.recipe import Recipe
 from widefield.core.hardware import choose_device, machine
 from widefield.core.lines import format_duration
+from widefield.core.names import counted
 from widefield.core.types import Part
 from widefield.report.notebook import notebook_html
 from widefield.train.state import TrainState
@@ -56,7 +57,7 @@ class Plan:
             return (
                 f"{self.epoch_seconds:,.1f} s {steps}, "
                 f"{format_duration(self.recipe.epochs * self.epoch_seconds)} in all, with "
-                f"{self.threads} thread{'s' * (self.threads > 1)}"
+                f"{counted(self.threads, 'thread')}"
             )
         if self.least_epoch_seconds is None:
             return f"time of {steps}: not known without data, as no step is measured"
