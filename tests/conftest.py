@@ -10,7 +10,11 @@ import pytest
 
 from commands import Command
 
-hypothesis.settings.register_profile("any machine", deadline=None)  # a busy one is slower
+hypothesis.settings.register_profile(
+    "any machine",
+    deadline=None,  # a busy machine is slower
+    derandomize=True,  # the same examples at every run
+)
 hypothesis.settings.load_profile("any machine")
 
 LONG = ("test_hostile_kills.py", "test_hostile_signals.py", "test_hostile_calls.py")
