@@ -101,7 +101,7 @@ def minimize(x: Rows, problems: Problems, start: Tensor, *, tolerance: float) ->
         length = torch.ones_like(descent)
         for _ in range(_TRIALS):  # until every problem satisfies the Armijo condition
             step = _scale(length, direction)
-            new_logits = logits + _scale(length, logit_direction)
+            new_logits = torch.addcmul(logits, length[:, None, None], logit_direction)
             new_loss, probability = problems.loss(new_logits, weight + step)
             decreased = new_loss <= loss + 1e-4 * length * descent
             if decreased.all():
