@@ -77,7 +77,7 @@ def main() -> None:
     sources = {"now": SOURCE} if args.before is None else {"before": args.before, "now": SOURCE}
     for name, words in commands(args.given).items():
         values = {version: cost(words, path.absolute()) for version, path in sources.items()}
-        values = found["runs"].setdefault(name, {}) | values
+        values = found["runs"].get(name, {}) | values
         found["runs"][name] = values
         args.json.write_text(json.dumps(found, indent=1) + "\n")
         print(name, values, flush=True)

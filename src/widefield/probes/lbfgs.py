@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widefield.probes.rows import Rows
+from widefield.probes.design import DesignMatrix
 
 _STEPS = 500
 _PAIRS = 10
@@ -45,7 +45,7 @@ class Problems:
         """Return the problems that `index`, int64 [P'] or bool [P], selects."""
         return Problems(self.target[index], self.share[index], self.l2[index], self.excluded[index])
 
-    def logits(self, x: Rows, weight: Tensor) -> Tensor:
+    def logits(self, x: DesignMatrix, weight: Tensor) -> Tensor:
         """Return the logits [P, K, n] of `weight` [P, K, d]."""
         return x.times(weight) + self.excluded[:, :, None]
 
@@ -59,7 +59,7 @@ class Problems:
         loss = (self.share * nll[:, 0]).double().sum(1) + penalty.double().sum(1) / 2
         return loss, probability.div_(total)
 
-    def gradient(self, x: Rows, weight: Tensor, probability: Tensor) -> Tensor:
+    def gradient(self, x: DesignMatrix, weight: Tensor, probability: Tensor) -> Tensor:
         """Return df/dW, [P, K, d]."""
         share = self.share[:, None]
         residual = (probability * share).scatter_add_(1, self.target[:, None], -share)
@@ -73,8 +73,8 @@ class Problems:
         return (mean.clamp(min=1e-7)[:, None] * variance + self.l2)[:, None]
 
 
-def minimize(x: Rows, problems: Problems, start: Tensor, *, tolerance: float) -> Tensor:
-    """Return the minimizers [P, K, d] over examples `x`, starting at `start` [P, K, d].
+def minimize(x: DesignMatrix, problems: Problems, start: Tensor, *, tolerance: float) -> Tensor:
+    """Return the minimizers [P, K, d] over the design matrix `x`, starting at `start` [P, K, d].
 
     A problem has converged when the norm of its gradient is below `tolerance`, or when no step
     decreases it because of rounding.

@@ -24,9 +24,9 @@ from torch import Tensor
 
 from widefield.core.scale import power_of_two
 from widefield.probes.checks import check_classes, check_rows
+from widefield.probes.design import DenseDesign, DesignMatrix, RotatedDesign, standardized
 from widefield.probes.grouped import GroupIds, SplitGroups, group_folds, share_interval
 from widefield.probes.lbfgs import Problems, minimize
-from widefield.probes.rows import DenseRows, RotatedRows, Rows, standardized
 
 L2_GRID = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 _SCALES = (0.1, 0.0)
@@ -129,7 +129,7 @@ def _fit(
     seed: int,
 ) -> dict[str, LinearResult]:
     """Return the probes of features in `frame`."""
-    x, device = frame.rows(train_h), train_h.device
+    x, device = frame.design(train_h), train_h.device
     target = torch.stack([train_labels[task].to(device) for task in classes])
     sizes = torch.tensor(list(classes.values()), device=device)
     trials = _search(x, target, sizes, grid, seed, None if groups is None else groups[0])
@@ -176,7 +176,7 @@ class _Trials(NamedTuple):
 
 
 def _search(
-    x: Rows,
+    x: DesignMatrix,
     target: Tensor,
     sizes: Tensor,
     grid: Sequence[float],
@@ -245,15 +245,15 @@ class _Frame:
         scale[pooled:] /= factor  # infinite for 0
         return self.scaled_by(scale, self.mean, h)
 
-    def rows(self, h: Tensor) -> Rows:
+    def design(self, h: Tensor) -> DesignMatrix:
         """Return h [n, D] along the axes, and a column of ones for the bias."""
         n, width = h.shape
         if n >= width and n * width > _COORDINATES:
-            return RotatedRows(h, self.mean, self.scale, self.axes, self.variance)
+            return RotatedDesign(h, self.mean, self.scale, self.axes, self.variance)
         x = self.mean.new_ones(n, self.axes.shape[1] + 1)
         for part, rows in zip(torch.split(x, _ROWS), torch.split(h, _ROWS), strict=True):
             torch.mm(standardized(rows, self.mean, self.scale), self.axes, out=part[:, :-1])
-        return DenseRows(x)
+        return DenseDesign(x)
 
     def predict(self, h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """Return the class ids [n] of h [n, D] by weights [K, D] of standardized features."""
@@ -303,7 +303,7 @@ def _eigenvectors(gram: Tensor) -> tuple[Tensor, Tensor]:
     return gram.diagonal(), torch.eye(len(gram)).to(gram)
 
 
-def _problems(x: Rows, target: Tensor, used: Tensor, sizes: Tensor, l2: Tensor) -> Problems:
+def _problems(x: DesignMatrix, target: Tensor, used: Tensor, sizes: Tensor, l2: Tensor) -> Problems:
     """Return problems over the examples `used`, bool [P, n], the last column unpenalized."""
     present = torch.arange(int(sizes.max()), device=target.device) < sizes[:, None]
     penalty = l2[:, None].repeat(1, x.width)

@@ -1,12 +1,12 @@
-"""Examples that are computed at each use are those in memory."""
+"""A design matrix that is computed at each use is the one in memory."""
 
 import numpy as np
 import pytest
 import torch
 
 from widefield.probes import fit_linear, pixels
+from widefield.probes.design import DenseDesign, RotatedDesign
 from widefield.probes.features import byte_pixels
-from widefield.probes.rows import DenseRows, RotatedRows
 
 
 def made_images(n: int, seed: int = 0) -> tuple[np.ndarray, torch.Tensor]:
@@ -20,10 +20,10 @@ def made_images(n: int, seed: int = 0) -> tuple[np.ndarray, torch.Tensor]:
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
-def test_products_of_computed_rows_are_those_of_the_formula(
+def test_products_in_blocks_are_those_of_the_formula(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("widefield.probes.rows._BLOCK", 7 * 40)  # 7 rows at a time
+    monkeypatch.setattr("widefield.probes.design._BLOCK", 7 * 40)  # 7 rows at a time
     generator = torch.Generator().manual_seed(0)
     h = torch.randint(0, 256, (60, 40), generator=generator).to(dtype)
     mean, scale = h.float().mean(0), h.float().std(0)
@@ -31,19 +31,19 @@ def test_products_of_computed_rows_are_those_of_the_formula(
     z = (h.double() - mean) / scale
     x = torch.cat([z @ axes.double(), torch.ones(60, 1)], dim=1)
     variance = x[:, :-1].square().mean(0).float()
-    rows = RotatedRows(h, mean, scale, axes, variance)
+    design = RotatedDesign(h, mean, scale, axes, variance)
     weight = torch.randn(2, 3, 31, generator=generator)
     residual = torch.randn(2, 3, 60, generator=generator)
     for got, expected in (
-        (rows.times(weight), weight.double() @ x.T),
-        (rows.sums(residual), residual.double() @ x),
-        (rows.mean_squares(), x.square().mean(0)),
-        (DenseRows(x.float()).times(weight), weight.double() @ x.T),
-        (DenseRows(x.float()).sums(residual), residual.double() @ x),
-        (DenseRows(x.float()).mean_squares(), x.square().mean(0)),
+        (design.times(weight), weight.double() @ x.T),
+        (design.sums(residual), residual.double() @ x),
+        (design.mean_squares(), x.square().mean(0)),
+        (DenseDesign(x.float()).times(weight), weight.double() @ x.T),
+        (DenseDesign(x.float()).sums(residual), residual.double() @ x),
+        (DenseDesign(x.float()).mean_squares(), x.square().mean(0)),
     ):
         torch.testing.assert_close(got, expected.float(), rtol=1e-4, atol=1e-4)
-    assert rows.width == DenseRows(x.float()).width == 31
+    assert design.width == DenseDesign(x.float()).width == 31
 
 
 def test_a_probe_on_bytes_is_the_probe_on_floats(monkeypatch: pytest.MonkeyPatch) -> None:

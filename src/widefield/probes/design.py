@@ -1,4 +1,4 @@
-"""The examples x [n, d] of a linear probe, in memory or computed from the features at each use.
+"""The design matrix x [n, d] of a linear probe, in memory or computed from features at each use.
 
 L-BFGS needs two products of them, for a stack of P problems with K classes: W x^T of weights
 W [P, K, d], and R x of residuals R [P, K, n].
@@ -15,8 +15,8 @@ _BLOCK = 2**19
 """Features that are standardized at a time: they stay in the processor's cache."""
 
 
-class Rows(Protocol):
-    """The products of examples x [n, d]."""
+class DesignMatrix(Protocol):
+    """The products of x [n, d], whose rows are examples."""
 
     @property
     def width(self) -> int:
@@ -37,8 +37,8 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class DenseRows:
-    """Examples x [n, d] in memory."""
+class DenseDesign:
+    """A design matrix x [n, d] in memory."""
 
     x: Tensor
 
@@ -61,8 +61,8 @@ class DenseRows:
 
 
 @dataclass(frozen=True, slots=True)
-class RotatedRows:
-    """Examples x = [z A, 1] of features z = (h - mean) / scale [n, D], which are never all stored.
+class RotatedDesign:
+    """x = [z A, 1] of features z = (h - mean) / scale [n, D], which are computed in blocks.
 
     Instead of z, the weights are rotated: with the last column b of W for the bias and V the
     others, W x^T = (V A^T) z^T + b and R x = [(R z) A, R 1].
