@@ -135,7 +135,7 @@ def fit_linear(
 def _refitted(x: Tensor, target: Tensor, sizes: Tensor, l2: Tensor, start: Tensor) -> Tensor:
     """Return the weights of probes [P, K, d] fitted to all training examples, from `start`."""
     problems = _problems(x, target, torch.ones_like(target, dtype=torch.bool), sizes, l2)
-    return minimize(x, problems, start, tolerance=1e-4)
+    return minimize(x, problems, start[:, : int(sizes.max())], tolerance=1e-4)
 
 
 def _result(

@@ -67,6 +67,18 @@ def test_each_task_has_the_scale_with_the_least_validation_cross_entropy(
     assert min(agreement) < 0.95
 
 
+def test_tasks_of_other_scales_and_classes_do_not_change_a_probe(
+    noisy: tuple[Tensor, Tensor],
+) -> None:
+    h, y = noisy
+    thirds = h[:, POOLED].argsort().argsort() * 3 // len(h)  # of a further column
+    half = len(h) // 2
+    train, test = ({"t": y[rows], "u": thirds[rows]} for rows in (slice(half), slice(half, None)))
+    both = fit_linear(h[:half], train, h[half:], test, classes={"t": 2, "u": 3}, pooled=POOLED)
+    for task, labels in {"t": y, "u": thirds}.items():
+        torch.testing.assert_close(both[task].weight, fit(h, labels, POOLED).weight)
+
+
 def test_the_weights_are_those_of_features_as_given(noisy: tuple[Tensor, Tensor]) -> None:
     h, y = noisy
     result = fit(3 * h + 1, y, POOLED)
