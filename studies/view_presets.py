@@ -1,0 +1,87 @@
+"""Do the views for cells, x-rays, satellite images and documents learn more than the default?
+
+The images are those of `scenes`: every label is something that such an image is looked at for.
+Encoders are trained on 2,000 images without labels. Images are new for each seed.
+"""
+
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from studies.packs import Packs
+from studies.scenes import KINDS, scenes
+from studies.study import TINY, Arm, Finding, Measured, Scale, SeedRuns, cpu_study
+from studies.trained import Trained, probes
+from widefield.data import open_dataset
+
+PRESETS = {
+    "cells": "microscopy",
+    "x-rays": "xray",
+    "satellite": "satellite",
+    "documents": "documents",
+}
+"""Kind of images -> views for it."""
+
+
+def measured(trained: Trained) -> Measured:
+    """Return the accuracy of every label, pooled and wide, on images that are not trained on."""
+    images, train = trained.images or 0, trained.train_set()
+    test = scenes(trained.arm.data, images // 2, seed=2 * trained.seed + 1)
+    return probes(trained, (train, open_dataset(test.arrays(), **train.form())))
+
+
+def _source(kind: str) -> Callable[[Packs, Scale, int], dict[str, Any]]:
+    """Return what gives the images of an arm to its training."""
+    return lambda packs, scale, seed: scenes(kind, scale.images or 0, seed=2 * seed).arrays()
+
+
+def _arms() -> Iterator[tuple[str, Arm]]:
+    for kind in KINDS:
+        yield f"default views @ {kind}", Arm(data=kind, source=_source(kind))
+    for kind, views in PRESETS.items():
+        arm = Arm(data=kind, source=_source(kind), settings={"views": views})
+        yield f"views for them @ {kind}", arm
+    for kind in KINDS:
+        yield f"untrained @ {kind}", Arm(data=kind, source=_source(kind), settings=None)
+    for kind in KINDS:
+        arm = Arm(data=kind, source=_source(kind), settings=None, pixels=True)
+        yield f"raw pixels @ {kind}", arm
+
+
+def gain(kind: str, *measures: str) -> Callable[[SeedRuns], float]:
+    """Return the value of a finding: accuracy with the views for a kind minus that by default."""
+
+    def value(runs: SeedRuns) -> float:
+        own, default = (runs[f"{views} @ {kind}"] for views in ("views for them", "default views"))
+        return statistics.mean(own[m] - default[m] for m in measures)
+
+    return value
+
+
+def _findings() -> Iterator[Finding]:
+    for kind, (_, labels) in KINDS.items():
+        for label in labels:
+            yield Finding(
+                id=f"view-presets {kind}, {label}",
+                criterion=f"{PRESETS[kind]} is above the default views, pooled",
+                value=gain(kind, f"{label}, %"),
+            )
+        yield Finding(
+            id=f"view-presets {kind}, wide",
+            criterion=f"{PRESETS[kind]} is above the default views, mean of the labels, wide",
+            value=gain(kind, *(f"{label}, wide, %" for label in labels)),
+        )
+
+
+VIEW_PRESETS = cpu_study(
+    id="view-presets",
+    question="Are views for a kind of images better than the default views?",
+    tiny=replace(TINY, arms=len(KINDS) + 1),
+    cpu=Scale(images=2000, epochs=12, minutes=35),
+    arms=dict(_arms()),
+    measure=measured,
+    findings=tuple(_findings()),
+)
+
+STUDIES = [VIEW_PRESETS]
