@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from matplotlib.figure import Figure
+
 from studies.packs import Packs
 from studies.scenes import KINDS, scenes
 from studies.study import TINY, Arm, Finding, Measured, Scale, SeedRuns, cpu_study
@@ -49,6 +52,17 @@ def _arms() -> Iterator[tuple[str, Arm]]:
         yield f"raw pixels @ {kind}", arm
 
 
+def draw_examples() -> Figure:
+    """Draw images of each kind."""
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    for panel, kind in zip(figure.subplots(len(KINDS), 1), KINDS, strict=True):
+        row = np.concatenate(list(scenes(kind, 15, seed=0).images), axis=1)
+        panel.imshow(row.repeat(3, axis=2) if row.shape[2] == 1 else row)
+        panel.set_ylabel(kind, rotation=0, ha="right", va="center")
+        panel.set(xticks=[], yticks=[])
+    return figure
+
+
 def gain(kind: str, *measures: str) -> Callable[[SeedRuns], float]:
     """Return the value of a finding: accuracy with the views for a kind minus that by default."""
 
@@ -82,6 +96,15 @@ VIEW_PRESETS = cpu_study(
     arms=dict(_arms()),
     measure=measured,
     findings=tuple(_findings()),
+    figure=lambda trained: draw_examples(),
+    conclusion=(
+        "Ten of the sixteen differences are significant, all in favor of the views for the kind. "
+        "Which component of the views makes the difference was not separated. Classes of density "
+        "and of green overlap by design: at most 88 and 79 % can be right, which raw pixels nearly "
+        "reach. The spot is hidden by pooling: wide features have it. On images of further seeds, "
+        "a weaker jitter raised it for one seed of two, so xray was not changed. The difficulty of "
+        "the images was set before any encoder was trained on them."
+    ),
 )
 
 STUDIES = [VIEW_PRESETS]
