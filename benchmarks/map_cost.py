@@ -22,22 +22,22 @@ from scipy.stats import mode
 
 from widefield.core.hardware import choose_device, machine
 from widefield.inference.open_encoder import open_encoder
-from widefield.metrics import graph_overlap, neighbor_graph, tsne, tsne_map
+from widefield.metrics import graph_overlap, neighbor_graph, tsne_map
+from widefield.metrics.tsne import ITERATIONS, MAP_NEIGHBORS
 
 COMMAND = "python benchmarks/map_cost.py ENCODER DATA --json benchmarks/results/map_cost.json"
-SCHEDULES = ((250, 500), tsne.ITERATIONS, (60, 200))
+SCHEDULES = ((250, 500), ITERATIONS, (60, 200))
 """Iterations with and without early exaggeration; the first are openTSNE's own."""
 VOTERS, WIDER = 10, 30
 
 
 def measured(h: torch.Tensor, y: NDArray[np.int64]) -> dict[str, dict[str, float]]:
     """Return cost and quality of the map of h [n, D] with labels [n], by its iterations."""
-    graph = neighbor_graph(h, tsne.MAP_NEIGHBORS)
+    graph = neighbor_graph(h, MAP_NEIGHBORS)
     found = {}
     for early, late in SCHEDULES:
-        tsne.ITERATIONS = (early, late)
         began = time.process_time()
-        places = tsne_map(h, graph=graph).numpy()
+        places = tsne_map(h, graph=graph, iterations=(early, late)).numpy()
         seconds = time.process_time() - began
         near = cKDTree(places).query(places, WIDER + 1)[1][:, 1:]
         found[f"{early} + {late}"] = {

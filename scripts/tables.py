@@ -52,6 +52,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "losses": methods.losses,
     "recipes": recipes.recipes,
     "views": views.views,
+    "view-presets": views.presets,
     "plants": plants.plants,
     "decoders": data.decoders,
     "reading": data.reading,

@@ -31,8 +31,10 @@ HUES, SQUARE = 6, 8
 CIFAR = ("cifar10", "cifar10+digits", "cifar10+shapes", "cifar10+square")
 DATA = (*CIFAR, "mnist", "photos", "spoken")
 LARGE_DATA = ("cifar10", "cifar10+digits", "cifar10+square", "mnist")
-TEST_PHOTOS = 1_000
-"""Images of `photos:test`, all of them."""
+SCORED = 2_000
+"""Examples that probes are scored on, at most; the photographs have 1,000."""
+SPOKEN = 2_000
+"""Recordings that probes are fitted on, of 3,000."""
 CPU = torch.device("cpu")
 
 Pair = tuple[Tensor, Tensor]
@@ -45,16 +47,16 @@ def open_sets(packs: Packs, name: str, n: int, seed: int, *, choice: bool = Fals
     For a `choice`, the scored images are further ones of the training file.
     """
     if name == "spoken":
-        return _spoken(packs, n, seed)
+        return _spoken(packs, min(n, SPOKEN), seed)
     if name == "photos":
         train = open_dataset("photos:train", max_examples=n)
-        return train, open_dataset("photos:test", max_examples=min(n, TEST_PHOTOS))
+        return train, open_dataset("photos:test", max_examples=min(n, SCORED))
     base, _, plant = name.partition("+")
     known = f"{base}+{plant}" if plant in ("digits", "shapes") else base
     form: dict[str, Any] = {"image_size": 32, "seed": seed}
     train_spec, test_spec = (packs.spec(known, split) for split in ("train", "test"))
     train = open_dataset(train_spec, max_examples=n, **form)
-    test = open_dataset(test_spec, max_examples=n, held_out=True, **form)
+    test = open_dataset(test_spec, max_examples=min(n, SCORED), held_out=True, **form)
     if choice:
         more = open_dataset(train_spec, max_examples=2 * n, held_out=True, **form)
         fitted_on = set(train.paths)
@@ -242,7 +244,7 @@ READOUT_FLOORS = cpu_study(
     id="readout-floors",
     question="Is a feature ever below its floor in the wide readout?",
     tiny=replace(TINY, arms=3, probed=48),
-    cpu=Scale(images=20_000, epochs=12, minutes=60, probed=2000),
+    cpu=Scale(images=20_000, epochs=12, minutes=60, probed=5000),
     arms=dict(_arms()),
     measure=floors,
     findings=(

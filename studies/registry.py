@@ -23,6 +23,7 @@ MODULES = (
     "defaults",
     "readout",
     "keeping",
+    "view_presets",
     "recover",
     "starts",
     "distill",

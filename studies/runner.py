@@ -17,7 +17,7 @@ import widefield
 from studies import registry
 from studies.packs import Packs
 from studies.study import TOGETHER, Measured, ScaleName, Study
-from studies.trained import Trained, run_settings, train
+from studies.trained import Trained, data_of, run_settings, train
 from studies.verdict import by_seed, decide
 from widefield.core.files import write_atomically
 from widefield.core.hardware import choose_device, machine
@@ -229,6 +229,8 @@ def _by_arm(missing: list[Task]) -> dict[str, int]:
 def _planned(study: Study, scale: ScaleName, arm: str, packs: Packs) -> float:
     if arm == TOGETHER or study.arms[arm].settings is None:
         return 0.0
-    settings = run_settings(study.arms[arm], study.scales[scale], seed=0)
-    ahead = widefield.plan(packs.spec(study.arms[arm].data, "train"), **settings)
+    of_scale = study.scales[scale]
+    settings = run_settings(study.arms[arm], of_scale, seed=0)
+    data = data_of(study.arms[arm], of_scale, packs, seed=0)
+    ahead = widefield.plan(data, **settings)
     return settings["epochs"] * ahead.epoch_seconds

@@ -90,8 +90,8 @@ class Trained:
 
     def train_set(self, ending: str = "") -> Dataset:
         """Return the images that the encoder was trained on; `ending` follows their name."""
-        spec = self.packs.spec(self.arm.data, "train") + ending
-        return open_dataset(spec, max_examples=self.images, seed=self.seed, **self._form)
+        data = data_of(self.arm, self.scale, self.packs, self.seed, ending)
+        return open_dataset(data, max_examples=self.images, seed=self.seed, **self._form)
 
     def probe_set(self, ending: str = "") -> Dataset:
         """Return the images that probes are fitted on: the first of those trained on."""
@@ -223,9 +223,15 @@ def train(arm: Arm, scale: Scale, packs: Packs, seed: int, work: Path) -> Traine
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder.with_suffix(".lock")):
         if not _cost_file(folder).exists():
-            data = arm.source(packs, scale, seed) if arm.source else packs.spec(arm.data, "train")
-            _train_or_resume(data, folder, settings)
+            _train_or_resume(data_of(arm, scale, packs, seed), folder, settings)
     return Trained(arm, scale, packs, seed, folder)
+
+
+def data_of(arm: Arm, scale: Scale, packs: Packs, seed: int, ending: str = "") -> Data:
+    """Return what an arm is trained on; `ending` follows the name of a pack."""
+    if arm.source is not None:
+        return arm.source(packs, scale, seed)
+    return packs.spec(arm.data, "train") + ending
 
 
 def run_settings(arm: Arm, scale: Scale, seed: int) -> dict[str, Any]:
@@ -243,6 +249,8 @@ def run_settings(arm: Arm, scale: Scale, seed: int) -> dict[str, Any]:
 
 def images_of(arm: Arm, scale: Scale) -> int | None:
     """Return how many images an arm trains on at most; None for all."""
+    if arm.source is not None:
+        return None
     smallest = min(arm.images or 10**9, scale.images or 10**9)
     return None if smallest == 10**9 else smallest
 

@@ -1,6 +1,14 @@
 """Every view policy: docs/views.md."""
 
+import statistics
+from collections.abc import Callable
+
 from pages.format import table
+from studies.page import runs
+from studies.scenes import KINDS
+from studies.study import SeedRuns
+from studies.verdict import by_seed, interval
+from studies.view_presets import PRESETS, gain
 from widefield.views import VIEWS, Augmentation, Policy
 
 
@@ -28,3 +36,33 @@ def _needs(views: Augmentation) -> str:
         "the gradient of the loss": bool(views.gradient_calls) or bool(list(views.parameters())),
     }
     return ", ".join(name for name, is_needed in needs.items() if is_needed)
+
+
+def presets() -> str:
+    """Return the accuracies with views for a kind of images, and by default."""
+    seeds = list(by_seed(runs("view-presets")).values())
+
+    def mean(arm: str, measure: str) -> str:
+        return f"{statistics.mean(run[arm][measure] for run in seeds):.1f}"
+
+    def row(kind: str, label: str) -> list[str]:
+        pooled, wide = f"{label}, %", f"{label}, wide, %"
+        cells = [f"`{PRESETS[kind]}`: {label}"]
+        for measure in (pooled, wide):
+            arms = ("untrained", "default views", "views for them")
+            cells += [mean(f"{arm} @ {kind}", measure) for arm in arms]
+            cells.append(_spread(gain(kind, measure), seeds))
+        return [*cells, mean(f"raw pixels @ {kind}", pooled)]
+
+    head = [
+        f"{name}, {features}"
+        for features in ("pooled", "wide")
+        for name in ("untrained", "default", "own views", "difference")
+    ]
+    rows = [row(kind, label) for kind, (_, labels) in KINDS.items() for label in labels]
+    return table(["views: label", *head, "raw pixels"], rows)
+
+
+def _spread(value: Callable[[SeedRuns], float], seeds: list[SeedRuns]) -> str:
+    mean, half = interval([value(runs) for runs in seeds])
+    return f"{mean:+.1f} ± {half:.1f}"

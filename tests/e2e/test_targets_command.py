@@ -53,6 +53,17 @@ def column(name: str, count: int) -> None:
     write("few.csv", [{"path": r["path"], "label": r[name]} for r in read("labels.csv")[:count]])
 
 
+def in_memory() -> dict[str, np.ndarray]:
+    """Return the pictures with their numbers and labels as arrays."""
+    rows, names = read("labels.csv"), np.array(["bar", "spot"])
+    return {
+        "x": np.stack([np.asarray(Image.open(Path("pictures", r["path"]))) for r in rows]),
+        "level": np.array([float(r["level"]) for r in rows]),
+        "has": np.array([[name in r["findings"] for name in names] for r in rows]),
+        "has_classes": names,
+    }
+
+
 @pytest.mark.usefixtures("pictures")
 def test_probe_beside_classes(command: Command) -> None:
     words = ["probe", "random", "pictures", "--labels", "labels.csv"]
@@ -122,6 +133,25 @@ def test_classify_predicts_each_label(command: Command) -> None:
 
 
 @pytest.mark.usefixtures("pictures")
+def test_audit_judges_arrays(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers, and several labels a picture, beside the pictures in a file of arrays."""
+    monkeypatch.setattr("widefield.audits.bounds.CEILING_STEPS", 8)
+    monkeypatch.setattr("widefield.audits.audit.NUM_SEEDS", 1)
+    np.savez("mine.npz", **in_memory(), luck=np.random.default_rng(0).normal(size=N))
+    words = ["audit", "random", "mine.npz", "--cache", "cache", "--out", "audit.html"]
+    found, page = command.json(*words)["tasks"], Path("audit.html").read_text()
+    measures = {"level": "R2", "has": "mean average precision", "luck": "R2"}
+    assert {name: task["measure"] for name, task in found.items()} == measures
+    for name in ("level", "has"):
+        assert found[name]["low"] <= found[name]["accuracy"] <= found[name]["high"]
+        assert found[name]["accuracy"] > 0.7
+        assert found[name]["knn"] is None
+        assert f"{name} ({measures[name]})" in page
+    assert found["luck"]["accuracy"] < 0.2  # the control
+    assert found["luck"]["verdict"] not in ("learned", "weakened")
+
+
+@pytest.mark.usefixtures("pictures")
 def test_explore_leaves_them_out(command: Command) -> None:
     words = ["explore", "pixels", "pictures", "--labels"]
     found = command.text(*words, "labels.csv", "--out", "map.html", "--json")
@@ -135,12 +165,8 @@ def test_explore_leaves_them_out(command: Command) -> None:
 @pytest.mark.usefixtures("pictures")
 def test_python_takes_arrays_and_lists_of_labels() -> None:
     """Numbers and several labels beside the images in memory, and by path for classify."""
-    rows = read("labels.csv")
-    images = np.stack([np.asarray(Image.open(Path("pictures", r["path"]))) for r in rows])
-    level = np.array([float(r["level"]) for r in rows])
-    names = ("bar", "spot")
-    has = np.array([[name in r["findings"] for name in names] for r in rows])
-    arrays = {"x": images, "level": level, "has": has, "has_classes": np.array(names)}
+    arrays, names = in_memory(), ("bar", "spot")
+    has = arrays["has"]
     train, test = (
         {k: v if k == "has_classes" else v[i::2] for k, v in arrays.items()} for i in (0, 1)
     )
@@ -151,8 +177,8 @@ def test_python_takes_arrays_and_lists_of_labels() -> None:
         f"row {i}": [name for name, given in zip(names, row, strict=True) if given]
         for i, row in enumerate(has[:60])
     }
-    by_path = widefield.classify("pixels", images, labels=sets, quiet=True)
+    by_path = widefield.classify("pixels", arrays["x"], labels=sets, quiet=True)
     assert by_path.given.labels == names
     assert (by_path.given.values[:60] == has[:60]).all()
     with pytest.raises(ValueError, match=r"give a \.csv file"):
-        widefield.classify("pixels", images, labels={"row 0": [None]} | {"row 1": [{}]})
+        widefield.classify("pixels", arrays["x"], labels={"row 0": [None]} | {"row 1": [{}]})

@@ -30,7 +30,9 @@ from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_
 FIT_EXAMPLES = 5_000
 """Largest number of examples that a readout is fitted on."""
 EXTRA = 384
-"""Directions beside h by default."""
+"""Directions beside h by default, at most."""
+_DIM = 512
+"""Width up to which these are more than h has."""
 _LARGEST_SOURCE = 4096
 """Largest number of features of a source; a wider stage has a coarser grid."""
 _RIDGE = 1e-4
@@ -291,22 +293,20 @@ def default_sources(stages: Sequence[str], extra: int = EXTRA) -> tuple[Source, 
     """Return the sources of an encoder with these stages, in the order in which they are fitted.
 
     These are all stages but the last, backwards, then the input. The first of them, the last stage
-    but one, has twice as many directions as each other one.
+    but one, and the input have half as many directions again as each other one.
 
     Example:
         >>> sources = default_sources(["input", "stem", "s1", "s2", "s3", "s4"])
         >>> [(source.stage, source.side, source.width) for source in sources]
-        [('s3', 4, 128), ('s2', 4, 64), ('s1', 4, 64), ('stem', 4, 64), ('input', 16, 64)]
+        [('s3', 4, 96), ('s2', 4, 64), ('s1', 4, 64), ('stem', 4, 64), ('input', 32, 96)]
     """
     inner = [name for name in stages if name != INPUT and "." not in name]
     inner = inner[:-1] or inner
-    grids = [*((name, 4) for name in reversed(inner)), (INPUT, 16)]
-    share = max(1, extra // (len(grids) + 1))
-    first = max(1, extra - share * (len(grids) - 1))
-    return tuple(
-        Source(stage=name, side=side, width=first if i == 0 else share)
-        for i, (name, side) in enumerate(grids)
-    )
+    share = max(1, extra // (len(inner) + 2))
+    ends = extra - share * (len(inner) - 1)
+    widths = [max(1, ends // 2), *[share] * (len(inner) - 1)]
+    grids = [Source(stage=n, side=4, width=k) for n, k in zip(reversed(inner), widths, strict=True)]
+    return (*grids, Source(stage=INPUT, side=32, width=max(1, ends - ends // 2)))
 
 
 def explained(output: Tensor, sources: Sequence[Tensor]) -> tuple[float, ...]:
@@ -380,7 +380,7 @@ def _extra(dim: int | None, pooled: int) -> int:
     """Return the number of directions beside `pooled` features."""
     if dim is not None and dim <= pooled:
         raise ValueError(f"dim is {dim}, and there are {pooled} pooled features: give a larger one")
-    return EXTRA if dim is None else dim - pooled
+    return min(EXTRA, max(2 * pooled, _DIM) - pooled) if dim is None else dim - pooled
 
 
 def _fitting(source: Source, maps: Mapping[str, Tensor]) -> Source:

@@ -21,13 +21,20 @@ _NUM_AXES, _ITERATIONS = 16, 8
 """Random directions and iterations of the subspace iteration above it."""
 
 
-def tsne_map(h: Tensor, *, graph: Graph | None = None, seed: int = 0) -> Tensor:
+def tsne_map(
+    h: Tensor,
+    *,
+    graph: Graph | None = None,
+    seed: int = 0,
+    iterations: tuple[int, int] = ITERATIONS,
+) -> Tensor:
     """Return two-dimensional positions of features h [n, D], float32 [n, 2] on the CPU.
 
     It is openTSNE's t-SNE, initialized by PCA, with perplexity 30 or a third of the neighbors.
-    `graph` has the neighbors of h, if they are known. Distances between groups have no meaning. Van
-    der Maaten and Hinton (2008); Poličar, Stražar and Zupan (2024). Raises `ValueError` for
-    features that are not finite, and for fewer than 4 examples.
+    `graph` has the neighbors of h, if they are known; `iterations` are those with and without early
+    exaggeration. Distances between groups have no meaning. Van der Maaten and Hinton (2008);
+    Poličar, Stražar and Zupan (2024). Raises `ValueError` for features that are not finite, and for
+    fewer than 4 examples.
 
     Example:
         >>> tsne_map(torch.randn(20, 5, generator=torch.Generator().manual_seed(0))).shape
@@ -46,7 +53,7 @@ def tsne_map(h: Tensor, *, graph: Graph | None = None, seed: int = 0) -> Tensor:
     neighbors = PrecomputedNeighbors(graph.index[:, :k], graph.distance[:, :k])
     weights = PerplexityBasedNN(knn_index=neighbors, perplexity=k / 3)
     embedding = TSNEEmbedding(start, weights, random_state=seed)
-    early, late = ITERATIONS
+    early, late = iterations
     embedding = embedding.optimize(n_iter=early, exaggeration=12, momentum=0.5)
     embedding = embedding.optimize(n_iter=late, momentum=0.8)
     return torch.from_numpy(np.asarray(embedding, dtype=np.float32))

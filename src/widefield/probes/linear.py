@@ -9,13 +9,13 @@ batch. It converges fastest on uncorrelated columns, so x is first rotated to it
 which does not change f: |W| is the same in any orthonormal basis.
 
 Wide features are pooled ones and further columns, whose weights W_2 have the penalty
-l2 / 2 |W_2 / s|^2 with s of 1, 0.1 or 0, as in banded ridge regression (Nunez-Elizalde, Huth &
-Gallant 2019). Where further columns are mostly noise, their weights are then small or 0.
+l2 / 2 |W_2 / s|^2 with s of 1, 10, 0.1 or 0, as in banded ridge regression (Nunez-Elizalde, Huth &
+Gallant 2019). The weights of whichever columns are mostly noise are then small or 0.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from widefield.probes.grouped import GroupIds, SplitGroups, group_folds, share_i
 from widefield.probes.lbfgs import Problems, minimize
 
 L2_GRID = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
-_SCALES = (0.1, 0.0)
+_SCALES = (10.0, 0.1, 0.0)
 """Scales s of the columns beside pooled ones, other than 1."""
 _PARTS = 5
 """One of so many parts of the training examples selects the L2 strength."""
@@ -85,8 +85,9 @@ def fit_linear(
     the validation split has whole groups, as far as every class is left in others, and intervals
     are clustered.
 
-    The first `pooled` columns of wide features are the pooled ones. The scale s of the others is
-    selected by validation accuracy too, the largest among equals; by default it is 1.
+    The first `pooled` columns of wide features are the pooled ones. The scale s of the others and
+    the L2 strength are then selected as a pair, by validation cross-entropy: among so many pairs,
+    the most accurate is often so by chance. By default s is 1.
 
     Raises `ValueError` for non-finite features, labels that do not fit the features or `classes`,
     a task with fewer than two classes in its training labels, and a class with one example.
@@ -107,56 +108,62 @@ def fit_linear(
     frames = [_Frame.of(h)]
     if pooled is not None:
         frames += [frames[0].scaled(h, pooled, scale) for scale in _SCALES]
-    fits = [
-        _fit(frame, h, train_labels, test_h, test_labels, classes, groups, sorted(l2_grid), seed)
-        for frame in frames
-    ]
-    return {
-        task: max((fit[task] for fit in fits), key=lambda result: max(result.validation.values()))
-        for task in classes
-    }
+    grid = sorted(l2_grid)
+    target = torch.stack([train_labels[task].to(h.device) for task in classes])
+    sizes = torch.tensor(list(classes.values()), device=h.device)
+    train_groups = None if groups is None else groups[0]
+    trials = [_search(frame.design(h), target, sizes, grid, seed, train_groups) for frame in frames]
+    frame_of = torch.stack([t.loss.amin(1) for t in trials]).argmin(0).tolist()
+    results: dict[str, LinearResult] = {}
+    for i in set(frame_of):
+        tasks = [j for j, frame in enumerate(frame_of) if frame == i]
+        best = (trials[i].best() if pooled is None else trials[i].loss.argmin(1))[tasks]
+        l2 = torch.tensor(grid, device=h.device)[best]
+        start = trials[i].weight[tasks, best]
+        weights = _refitted(frames[i].design(h), target[tasks], sizes[tasks], l2, start)
+        for j, k, weight in zip(tasks, best.tolist(), weights, strict=True):
+            task = list(classes)[j]
+            results[task] = _result(
+                frames[i],
+                weight[: classes[task]],
+                test_h,
+                test_labels[task],
+                None if groups is None else groups[1],
+                l2=grid[k],
+                validation=dict(zip(grid, trials[i].accuracy[j].tolist(), strict=True)),
+            )
+    return {task: results[task] for task in classes}
 
 
-def _fit(
+def _refitted(x: DesignMatrix, target: Tensor, sizes: Tensor, l2: Tensor, start: Tensor) -> Tensor:
+    """Return the weights of probes [P, K, d] fitted to all training examples, from `start`."""
+    problems = _problems(x, target, torch.ones_like(target, dtype=torch.bool), sizes, l2)
+    return minimize(x, problems, start[:, : int(sizes.max())], tolerance=1e-4)
+
+
+def _result(
     frame: "_Frame",
-    train_h: Tensor,
-    train_labels: dict[str, Tensor],
+    weight: Tensor,
     test_h: Tensor,
-    test_labels: dict[str, Tensor],
-    classes: dict[str, int],
-    groups: SplitGroups | None,
-    grid: Sequence[float],
-    seed: int,
-) -> dict[str, LinearResult]:
-    """Return the probes of features in `frame`."""
-    x, device = frame.design(train_h), train_h.device
-    target = torch.stack([train_labels[task].to(device) for task in classes])
-    sizes = torch.tensor(list(classes.values()), device=device)
-    trials = _search(x, target, sizes, grid, seed, None if groups is None else groups[0])
-    best = trials.best()
-    all_examples = torch.ones_like(target, dtype=torch.bool)
-    final = _problems(x, target, all_examples, sizes, torch.tensor(grid, device=device)[best])
-    start = trials.weight[torch.arange(len(best), device=device), best]
-    weights = minimize(x, final, start, tolerance=1e-4)
-
-    results = {}
-    for j, (task, count) in enumerate(classes.items()):
-        weight, bias = weights[j, :count, :-1] @ frame.axes.T, weights[j, :count, -1]
-        predicted = frame.predict(test_h, weight, bias)
-        hits = (predicted == test_labels[task].to(device)).cpu().numpy()
-        low, high = share_interval(hits, None if groups is None else groups[1])
-        raw = weight / frame.scale
-        results[task] = LinearResult(
-            accuracy=float(hits.mean()),
-            low=low,
-            high=high,
-            l2=grid[int(best[j])],
-            validation=dict(zip(grid, trials.accuracy[j].tolist(), strict=True)),
-            weight=raw,
-            bias=(bias - raw.double() @ frame.mean.double()).float(),
-            predicted=predicted,
-        )
-    return results
+    test_labels: Tensor,
+    test_groups: GroupIds | None,
+    **selected: Any,
+) -> LinearResult:
+    """Return the result of a probe with weights [K, d + 1] of the coordinates in `frame`."""
+    bias, weight = weight[:, -1], weight[:, :-1] @ frame.axes.T
+    predicted = frame.predict(test_h, weight, bias)
+    hits = (predicted == test_labels.to(predicted.device)).cpu().numpy()
+    low, high = share_interval(hits, test_groups)
+    raw = weight / frame.scale
+    return LinearResult(
+        accuracy=float(hits.mean()),
+        low=low,
+        high=high,
+        weight=raw,
+        bias=(bias - raw.double() @ frame.mean.double()).float(),
+        predicted=predicted,
+        **selected,
+    )
 
 
 class _Trials(NamedTuple):

@@ -9,7 +9,8 @@ features than examples, w = X' (X X' / n + l2 I)^-1 y / n (Hoerl & Kennard 1970)
 1 is treated as a number: its prediction ranks examples by how likely the label is.
 
 Each target has the penalty with the least squared error on held-out examples. Wide features are
-pooled ones and further columns, which are also tried at a tenth of their size and without them.
+pooled ones and further columns, which are also tried at ten times and a tenth of their size, and
+without them.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from widefield.probes.checks import check_features
 from widefield.probes.grouped import GroupIds, group_folds
 
 RIDGE_GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
-_SCALES = (1.0, 0.1, 0.0)
+_SCALES = (1.0, 10.0, 0.1, 0.0)
 """Sizes of the columns beside pooled ones."""
 _FOLDS = 5
 _CHUNK = 8192

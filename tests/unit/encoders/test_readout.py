@@ -146,7 +146,7 @@ def test_sources_of_a_transformer_are_patch_tokens_of_its_blocks() -> None:
 def test_wide_stages_have_a_coarser_grid() -> None:
     encoder = build_encoder("resnet18", seed=0)  # 256 channels in its third stage
     readout = fit_readout(encoder, [torch.rand(40, 3, 32, 32)], dim=520)
-    assert readout.config.names == ("s3@4", "s2@4", "s1@4", "stem@4", "input@16")
+    assert readout.config.names == ("s3@4", "s2@4", "s1@4", "stem@4", "input@32")
     assert Source(stage="s", side=4, width=1).features(torch.rand(2, 5, 3, 9)).shape == (2, 5 * 12)
     assert Source(stage="s", side=4, width=1).features(torch.rand(2, 5, 1, 9)).shape == (2, 45)
 

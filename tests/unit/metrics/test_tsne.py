@@ -16,6 +16,8 @@ def test_groups_stay_together_and_neighbors_are_kept() -> None:
     assert (group[near] == group).all()
     assert trustworthiness(h.numpy(), places.numpy(), n_neighbors=10) > 0.85
     assert torch.equal(places, tsne_map(h))
+    assert torch.equal(places, tsne_map(h, iterations=tsne.ITERATIONS))
+    assert not torch.equal(places, tsne_map(h, iterations=(20, 20)))
     assert len(nearest_neighbors(h, 1)) == 90
 
 

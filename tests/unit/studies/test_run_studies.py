@@ -4,8 +4,10 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from studies import __main__ as command
@@ -157,6 +159,17 @@ def test_a_dry_run_trains_nothing_and_names_the_time(
     )
     assert command.main([*words.split(), "--processes", "1"]) == 0
     assert "toy: 3 of 4 runs, 0 min" in capsys.readouterr().out
+
+
+def test_a_dry_run_plans_images_that_a_study_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = Arm(data="made", source=lambda *_: {"x": np.zeros((48, 16, 16, 3), np.uint8)})
+    study = replace(make_study(seeds=(0,)), arms={"made": made}, findings=())
+    monkeypatch.setattr(registry, "studies", lambda: {"toy": study})
+    words = f"run toy --dry-run --data {tmp_path} --results {tmp_path} --processes 1"
+    assert command.main(words.split()) == 0
+    assert "toy: 1 of 1 runs, 0 min" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("study", registry.studies().values(), ids=lambda s: s.id)
