@@ -225,7 +225,7 @@ class _Frame:
     @classmethod
     def of(cls, h: Tensor) -> "_Frame":
         """Return the frame of training features [n, D]."""
-        low, high = (end.float() for end in h.aminmax(dim=0))
+        low, high = h.amin(0).float(), h.amax(0).float()  # `aminmax` takes many times as long
         largest = torch.maximum(low.abs(), high.abs())
         # Squares of the unscaled features could underflow or overflow.
         size = power_of_two(largest.amax())
