@@ -127,13 +127,18 @@ def pretrain(
     console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
     if ranks.is_rank_zero and not resume:
         check_empty(folder.path)
-    with images_bar(console, "reading images") as progress:
+    with images_bar(console, "reading images") as progress, ranks.rank_failure_errors():
         if resume:
             group = _group_to_resume(folder, group)
             excluded = (*folder.manifest.excluded(), *excluded)
         options = resolved.data_options() | (folder.form() if resume else {})
         dataset = open_dataset(
-            data, **options, group=group, exclude=tuple(set(excluded)), progress=progress
+            data,
+            **options,
+            group=group,
+            exclude=tuple(set(excluded)),
+            agree=ranks.broadcast,
+            progress=progress,
         )
     resolved, notes, init = (resolved, (), None) if setup is None else setup.finish(dataset)
     init_notes = () if init is None else init.notes
