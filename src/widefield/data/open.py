@@ -87,7 +87,7 @@ Data = str | Path | Array | Mapping[str, Any] | Sequence[Any]
 or PIL images."""
 
 Agree = Callable[[str | None], str | None]
-"""From the space that one process lacks for decoded images to that of all of a run."""
+"""Returns why all processes of a run keep images encoded, from what one of them found; or None."""
 
 Appended = DigitChannel | BitPlanes
 """Planted channels after those of the image."""

@@ -73,8 +73,8 @@ def check_compile(recipe: Recipe, device: torch.device) -> None:
         return
     if mode == "reduce-overhead":
         raise ValueError(
-            "compile reduce-overhead is by CUDA graphs, and this run trains on a CPU: choose "
-            "compile default or none"
+            "compile reduce-overhead needs a GPU, for CUDA graphs, and this run trains on a CPU: "
+            "choose compile default or none"
         )
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if shutil.which(compiler) is None:
