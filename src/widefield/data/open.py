@@ -1,7 +1,7 @@
 """`open_dataset`: read a source, select examples, decode them, plant features."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -86,6 +86,9 @@ Data = str | Path | Array | Mapping[str, Any] | Sequence[Any]
 """Data as calls accept it: a spec or path, images as an array, arrays by name, or a list of paths
 or PIL images."""
 
+Agree = Callable[[str | None], str | None]
+"""Returns why all processes of a run keep images encoded, from what one of them found; or None."""
+
 Appended = DigitChannel | BitPlanes
 """Planted channels after those of the image."""
 
@@ -111,6 +114,7 @@ def open_dataset(
     fit: Fit = "crop",
     pixels: PixelStorage = "auto",
     memory_budget: int | None = None,
+    agree: Agree = lambda lacking: lacking,
     progress: ProgressCallback | None = None,
 ) -> Dataset:
     """Open images, windows or sounds: a data spec, a path, or arrays in memory.
@@ -136,6 +140,8 @@ def open_dataset(
         pixels: decoded keeps decoded images in memory or in the cache, encoded decodes files at
             each read; auto is encoded where neither memory nor disk holds the decoded images.
         memory_budget: limit of pixels in memory, bytes; default: half of the free memory.
+        agree: called with what `auto` found in this process, and returns what all processes of a
+            run go by.
         progress: called with (done, total) images while files are decoded.
 
     Raises:
@@ -169,7 +175,9 @@ def open_dataset(
     if examples.files is not None and black_white is not None and len(np.shape(black_white)) == 2:
         examples = replace(examples, as_values=True)  # as in the data of the run
     if pixels == "encoded" and (reason := _why_not_encoded(spec, examples)):
-        raise ValueError(f"pixels is 'encoded', and '{spec}' {reason}: set it to auto or decoded")
+        raise ValueError(
+            f"pixels is 'encoded', and the data '{spec}' {reason}: set it to auto or decoded"
+        )
     if examples.pixels is not None and kind_of(examples.pixels) == "windows":
         return open_windows(spec, examples, size=size, max_examples=max_examples)
     if examples.recordings is not None:
@@ -215,6 +223,7 @@ def open_dataset(
         fit=fit,
         pixels=pixels,
         memory_budget=memory_budget,
+        agree=agree,
         progress=progress,
     )
     dataset = load(spec, features)
@@ -271,10 +280,10 @@ def count_of_source(
 def _why_not_encoded(spec: Spec, examples: Examples) -> str | None:
     """Return why images cannot be decoded at each read, in words; None if they can."""
     if examples.files is None:
-        return "has no encoded images"
+        return "have no encoded images"
     if examples.as_values:
-        return "keeps depth and channels"
-    return "has planted features" if spec.plants else None
+        return "keep depth and channels"
+    return "have planted features" if spec.plants else None
 
 
 def _without_gaps(examples: Examples) -> Examples:
@@ -322,6 +331,7 @@ def _open(
     fit: Fit,
     pixels: PixelStorage,
     memory_budget: int | None,
+    agree: Agree,
     progress: ProgressCallback | None,
 ) -> Dataset:
     """Select and decode images, draw overlays, append channels."""
@@ -378,9 +388,9 @@ def _open(
             return False
         return seconds_to_decode(SelectedFiles(examples.files, rows), (size[0], size[1])) > SLOW
 
-    lacking = None
-    if pixels == "auto" and _why_not_encoded(spec, examples) is None:
-        lacking = space_lacking(whole, origin and known_key, memory_budget)
+    lacking, why_not_encoded = None, _why_not_encoded(spec, examples)
+    if pixels == "auto" and why_not_encoded is None:
+        lacking = agree(space_lacking(whole, origin and known_key, memory_budget))
     if pixels == "encoded" or lacking is not None:
         digests, record, _ = load_or_build(
             whole[:1],
@@ -404,7 +414,13 @@ def _open(
         return _dataset(spec, examples, images, record, index, overlays, storage, fit)
     if origin is not None:
         images, record, storage = load_or_build(
-            whole, build, key=known_key, budget=memory_budget, dtype=dtype, slow=is_slow
+            whole,
+            build,
+            key=known_key,
+            budget=memory_budget,
+            dtype=dtype,
+            slow=is_slow,
+            why_not_encoded=why_not_encoded,
         )
     elif examples.pixels is not None and _is_ready(examples.pixels, whole) and not overlays:
         images, record, storage = examples.pixels, {}, "used in place, without a copy"
