@@ -20,7 +20,7 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.input_errors import input_errors
 from widefield.core.types import Batch, OnNote, Part
 from widefield.data import Dataset, open_dataset, steps_per_epoch
-from widefield.data.open import Data
+from widefield.data.source import Data
 from widefield.encoders import Encoder
 from widefield.inference.features import send_notes
 from widefield.train.compiled import check_compile

@@ -22,7 +22,7 @@ from widefield.core.types import OnNote
 from widefield.data import Dataset, absolute, open_dataset
 from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels
-from widefield.data.open import Data
+from widefield.data.source import Data
 from widefield.encoders import Encoder, is_own
 from widefield.head import FolderLock
 from widefield.inference.features import send_notes
