@@ -4,7 +4,8 @@
     python benchmarks/costs.py RUN TRAIN.npz TEST.npz --before OLD/src --json ...
 
 Without data: commands that only refuse or print help. With a run and data: `probe` with its floors,
-fitted on TRAIN and scored on TEST, and `explore` of TRAIN. OLD is a checkout of the older version.
+fitted on TRAIN and scored on TEST, and `explore` of TRAIN. OLD is a checkout of the older version;
+without it, its numbers in the file stay.
 """
 
 import argparse
@@ -24,7 +25,7 @@ REFUSED = (
     "probe missing photos",
     "explore missing photos --out page.html",
 )
-COMMAND = "python benchmarks/costs.py [RUN TRAIN TEST] --before OLD/src"
+COMMAND = "python benchmarks/costs.py [RUN TRAIN TEST] [--before OLD/src]"
 SOURCE = Path(__file__).parents[1] / "src"
 
 
@@ -68,16 +69,15 @@ def main() -> None:
     """Measure the commands, and keep the numbers."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("given", nargs="*", type=Path, help="RUN TRAIN TEST, or nothing")
-    parser.add_argument("--before", type=Path, required=True, help="src of the older version")
+    parser.add_argument("--before", type=Path, help="src of the older version")
     parser.add_argument("--json", type=Path, required=True)
     args = parser.parse_args()
     found = json.loads(args.json.read_text()) if args.json.exists() else {"runs": {}}
     found |= {"command": COMMAND, "machine": machine(choose_device("cpu"))}
+    sources = {"now": SOURCE} if args.before is None else {"before": args.before, "now": SOURCE}
     for name, words in commands(args.given).items():
-        values = {
-            version: cost(words, source.absolute())
-            for version, source in (("before", args.before), ("now", SOURCE))
-        }
+        values = {version: cost(words, path.absolute()) for version, path in sources.items()}
+        values = found["runs"].get(name, {}) | values
         found["runs"][name] = values
         args.json.write_text(json.dumps(found, indent=1) + "\n")
         print(name, values, flush=True)

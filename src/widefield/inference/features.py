@@ -44,7 +44,8 @@ from widefield.encoders import (
 from widefield.evaluation.wide import check_stages, fit_on_dataset, has_stages_for
 from widefield.methods import load_projector
 from widefield.probes import Pixels, extract
-from widefield.probes.features import FLOOR_RATE
+from widefield.probes.checks import all_finite
+from widefield.probes.features import FLOOR_RATE, byte_pixels
 from widefield.train.progress import images_bar
 from widefield.train.run_dir import RunFolder
 
@@ -312,9 +313,21 @@ class FeatureExtractor:
         plain = images.images if isinstance(images, Segmented) else images
         with images_progress(quiet, "encoding images") as progress:
             h = encode(self.build(plain), images, progress, precision=precision)
-        if not h.isfinite().all():
+        if not all_finite(h):
             raise ValueError(f"features of {self.name} are NaN or infinite: use another encoder")
         return h
+
+    def probe_features(self, images: Inputs) -> Tensor:
+        """Return the features [n, D] of images, or uint8 pixels, which a probe takes as well.
+
+        Raises:
+            ValueError: some are NaN or infinite.
+        """
+        if self.encoder is None and self.architecture is None:
+            stored = byte_pixels(images)
+            if stored is not None:
+                return stored.to(choose_device("auto"))
+        return self.features(images)
 
 
 def send_notes(notes: Iterable[str], on_note: OnNote | None) -> None:

@@ -14,8 +14,10 @@ from widefield.metrics.spectrum import check_features
 
 EXACT = 1_000_000
 """Maximum number of examples for which all pairs are compared; above it an index is used."""
-_SIMILARITIES = 2**24
-"""Maximum number of products in memory: 64 MiB."""
+_SIMILARITIES = 2**22
+"""Number of products in memory at a time, 16 MiB: more exceed the cache of a processor."""
+_MIN_ROWS = 32
+"""Minimum number of rows that are compared at a time: fewer would read all others too often."""
 _CELL_FRACTION = 0.02
 """Fraction of the cells that faiss searches for each row."""
 _MIN_CANDIDATES = 20
@@ -106,7 +108,7 @@ def neighbor_graph(
 def _exact_search(points: Tensor, rows: Tensor, k: int, group: Tensor | None) -> Tensor:
     """Return the neighbors of these rows, compared with all others, or with other groups."""
     half_squares = points.square().sum(1) / 2
-    size = max(1, _SIMILARITIES // len(points))
+    size = max(_MIN_ROWS, _SIMILARITIES // len(points))
     nearest = torch.empty(len(rows), k, dtype=torch.long, device=rows.device)
     for chunk, rows_chunk in zip(torch.split(nearest, size), torch.split(rows, size), strict=True):
         # |u|^2 / 2 - |u - v|^2 / 2
@@ -122,10 +124,11 @@ def _exact_search(points: Tensor, rows: Tensor, k: int, group: Tensor | None) ->
 def _distances(points: Tensor, index: Tensor) -> Tensor:
     """Return |u_i - u_j| of each pair; from a rounded cosine, small distances would be inexact."""
     rows = max(1, _SIMILARITIES // (index.shape[1] * points.shape[1]))
-    chunks = zip(torch.split(points, rows), torch.split(index, rows), strict=True)
-    return torch.cat(
-        [points[neighbors].sub_(own[:, None]).norm(dim=2) for own, neighbors in chunks]
-    )
+    distance = points.new_empty(index.shape)  # parts of it would leave holes in memory
+    chunks = (torch.split(tensor, rows) for tensor in (distance, points, index))
+    for chunk, own, neighbors in zip(*chunks, strict=True):
+        chunk.copy_(points[neighbors].sub_(own[:, None]).norm(dim=2))
+    return distance
 
 
 def _faiss_search(points: Tensor, k: int, group: Tensor, largest: int) -> Tensor:

@@ -44,15 +44,15 @@ def tsne_map(
     from openTSNE.affinity import PerplexityBasedNN
     from openTSNE.nearest_neighbors import PrecomputedNeighbors
 
-    h = check_features(h)
-    if len(h) < 4:
+    if len(check_features(h)) < 4:
         raise ValueError(f"a map needs 4 examples at least, got {len(h)}")
     if graph is None:
         graph = neighbor_graph(h, min(MAP_NEIGHBORS, len(h) - 1))
+    start = _start(h.detach().double(), seed)  # before the weights, which take much memory
     k = min(MAP_NEIGHBORS, graph.k)
-    neighbors = PrecomputedNeighbors(graph.index[:, :k], graph.distance[:, :k].astype(np.float64))
+    neighbors = PrecomputedNeighbors(graph.index[:, :k], graph.distance[:, :k])
     weights = PerplexityBasedNN(knn_index=neighbors, perplexity=k / 3)
-    embedding = TSNEEmbedding(_start(h, seed), weights, random_state=seed)
+    embedding = TSNEEmbedding(start, weights, random_state=seed)
     early, late = iterations
     embedding = embedding.optimize(n_iter=early, exaggeration=12, momentum=0.5)
     embedding = embedding.optimize(n_iter=late, momentum=0.8)

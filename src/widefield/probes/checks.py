@@ -23,7 +23,7 @@ def check_features(train_h: Tensor, test_h: Tensor) -> None:
     for name, h in (("training", train_h), ("test", test_h)):
         if h.ndim != 2 or len(h) == 0:
             raise ValueError(f"{name} features have shape {list(h.shape)}: give [n, D], n > 0")
-        if not h.float().isfinite().all():  # probes compute in float32
+        if not all_finite(h):
             raise ValueError(
                 f"{name} features contain NaN or infinity, or numbers beyond float32: "
                 "look at the encoder first"
@@ -33,6 +33,12 @@ def check_features(train_h: Tensor, test_h: Tensor) -> None:
             f"training features have {train_h.shape[1]} columns and test features "
             f"{test_h.shape[1]}: extract both with one encoder"
         )
+
+
+def all_finite(h: Tensor) -> bool:
+    """Return whether h, which is not empty, has finite numbers alone, in float32, as in probes."""
+    # NaN is both least and greatest; a mask of all numbers would take memory.
+    return bool(torch.stack(h.aminmax()).float().isfinite().all())
 
 
 def check_classes(train_labels: dict[str, Tensor], classes: dict[str, int]) -> None:

@@ -13,12 +13,16 @@ from widefield.core.modes import eval_mode
 from widefield.core.transfer import to_device
 from widefield.core.types import STORED, Inputs, Precision, Segmented, to_floats
 
+_BATCH = 512
+_CPU_BATCH = 128
+"""Maps of larger batches exceed the cache of a CPU."""
+
 
 def extract(
     encoder: nn.Module,
     images: Inputs,
     *,
-    batch_size: int = 512,
+    batch_size: int | None = None,
     device: torch.device | str | None = None,
     precision: Precision = "32-true",
     progress: Callable[[int, int], None] | None = None,
@@ -27,9 +31,10 @@ def extract(
 
     Images are uint8, uint16 or float32 in [0, 1]; windows and sounds have height 1 and are float32
     and int16. Inputs of the encoder are float [B, C, H, W], for images in [0, 1], on `device`, by
-    default that of its parameters; the result is there too. The encoder runs in evaluation mode and
-    is not changed. `progress` is called with (images done, images in all) after every batch. Of
-    examples with several segments, the features are averaged over the segments.
+    default that of its parameters; the result is there too. By default B is 512, on a CPU 128. The
+    encoder runs in evaluation mode and is not changed. `progress` is called with (images done,
+    images in all) after every batch. Of examples with several segments, the features are averaged
+    over the segments.
 
     Raises `ValueError` for images of another shape, type or range, for an empty array, and for an
     encoder that does not return [B, D].
@@ -54,6 +59,8 @@ def extract(
         first = next(encoder.parameters(), None)
         device = "cpu" if first is None else first.device
     device = torch.device(device)
+    if batch_size is None:
+        batch_size = _CPU_BATCH if device.type == "cpu" else _BATCH
     rows, start = torch.empty(0), 0
     with eval_mode(encoder):
         for part, counts in _batches(images, batch_size):
@@ -113,6 +120,23 @@ def pixels(images: Inputs, *, size: int = 32) -> Tensor:
         torch.Size([2, 512])
     """
     return extract(Pixels.of(images, size=size), images, device="cpu")
+
+
+def byte_pixels(images: Inputs, *, size: int = 32) -> Tensor | None:
+    """Return `pixels` of images of 8 bits as they are stored, uint8 [n, h w C]; None for others.
+
+    A probe standardizes features, so that these give the same result in a quarter of the memory.
+    None if a side is longer than `size`.
+
+    Example:
+        >>> byte_pixels(np.full((2, 4, 4, 1), 255, dtype=np.uint8)).shape
+        torch.Size([2, 16])
+    """
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8:
+        return None
+    if max(images.shape[1:3]) > size:
+        return None
+    return torch.from_numpy(np.array(images)).flatten(1)  # a copy: a memory map may be read-only
 
 
 class Pixels(nn.Module):

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 GroupIds = NDArray[np.int64]
 """Group of each example, [n]."""
@@ -80,7 +80,7 @@ def small_sample_factor(groups: int) -> float:
         >>> round(small_sample_factor(6), 2)
         1.31
     """
-    return float(student.ppf(0.975, groups - 1)) / QUANTILE
+    return float(stdtrit(groups - 1, 0.975)) / QUANTILE
 
 
 def group_folds(y: GroupIds, groups: GroupIds, folds: int, *, seed: int) -> GroupIds:

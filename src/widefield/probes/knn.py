@@ -12,8 +12,10 @@ from torch import Tensor
 from widefield.core.scale import unit_rows
 from widefield.probes.checks import check_rows
 
-_SIMILARITIES = 2**25
-"""Maximum number of cosines in memory: 128 MiB."""
+_SIMILARITIES = 2**22
+"""Number of cosines in memory at a time, 16 MiB: more exceed the cache of a processor."""
+_MIN_ROWS = 32
+"""Minimum number of rows that are compared at a time: fewer would read all others too often."""
 
 
 def knn(
@@ -58,7 +60,7 @@ def _neighbors(train_h: Tensor, test_h: Tensor, k: int) -> Iterator[tuple[slice,
     """Yield chunks of test rows with the cosines and indices, [rows, k], of their neighbors."""
     keys = unit_rows(train_h.float())
     k = min(k, len(keys))
-    chunk = max(1, _SIMILARITIES // len(keys))
+    chunk = max(_MIN_ROWS, _SIMILARITIES // len(keys))
     for start in range(0, len(test_h), chunk):
         rows = slice(start, min(start + chunk, len(test_h)))
         queries = unit_rows(test_h[rows].to(keys))

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from widefield.probes.design import DesignMatrix
+
 _STEPS = 500
 _PAIRS = 10
 _TRIALS = 20
@@ -43,9 +45,9 @@ class Problems:
         """Return the problems that `index`, int64 [P'] or bool [P], selects."""
         return Problems(self.target[index], self.share[index], self.l2[index], self.excluded[index])
 
-    def logits(self, x: Tensor, weight: Tensor) -> Tensor:
+    def logits(self, x: DesignMatrix, weight: Tensor) -> Tensor:
         """Return the logits [P, K, n] of `weight` [P, K, d]."""
-        return times(weight, x.T) + self.excluded[:, :, None]
+        return x.times(weight) + self.excluded[:, :, None]
 
     def loss(self, logits: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return f [P] in float64 and the probabilities [P, K, n]."""
@@ -57,11 +59,11 @@ class Problems:
         loss = (self.share * nll[:, 0]).double().sum(1) + penalty.double().sum(1) / 2
         return loss, probability.div_(total)
 
-    def gradient(self, x: Tensor, weight: Tensor, probability: Tensor) -> Tensor:
+    def gradient(self, x: DesignMatrix, weight: Tensor, probability: Tensor) -> Tensor:
         """Return df/dW, [P, K, d]."""
         share = self.share[:, None]
         residual = (probability * share).scatter_add_(1, self.target[:, None], -share)
-        return times(residual, x) + self.l2[:, None] * weight
+        return x.sums(residual) + self.l2[:, None] * weight
 
     def diagonal(self, variance: Tensor, probability: Tensor) -> Tensor:
         """Return the approximate diagonal of the Hessian, [P, 1, d]: c v_d + l_d."""
@@ -71,20 +73,14 @@ class Problems:
         return (mean.clamp(min=1e-7)[:, None] * variance + self.l2)[:, None]
 
 
-def times(stack: Tensor, x: Tensor) -> Tensor:
-    """Return [P, K, a] @ [a, b] as one matrix product, [P, K, b]."""
-    product = stack.flatten(0, 1) @ x
-    return product.view(*stack.shape[:2], x.shape[1])
-
-
-def minimize(x: Tensor, problems: Problems, start: Tensor, *, tolerance: float) -> Tensor:
-    """Return the minimizers [P, K, d] over `x` [n, d], starting at `start` [P, K, d].
+def minimize(x: DesignMatrix, problems: Problems, start: Tensor, *, tolerance: float) -> Tensor:
+    """Return the minimizers [P, K, d] over the design matrix `x`, starting at `start` [P, K, d].
 
     A problem has converged when the norm of its gradient is below `tolerance`, or when no step
     decreases it because of rounding.
     """
-    variance = x.square().mean(0)
-    solution, running = start.clone(), torch.arange(len(start), device=x.device)
+    variance = x.mean_squares()
+    solution, running = start.clone(), torch.arange(len(start), device=start.device)
     weight, logits, curvature = start, problems.logits(x, start), _Curvature()
     loss, probability = problems.loss(logits, weight)
     gradient = problems.gradient(x, weight, probability)
@@ -101,11 +97,11 @@ def minimize(x: Tensor, problems: Problems, start: Tensor, *, tolerance: float) 
             return solution
         inverse = 1 / problems.diagonal(variance, probability)
         direction = -curvature.inverse_hessian_times(gradient, inverse)
-        descent, logit_direction = _dot(gradient, direction), times(direction, x.T)
+        descent, logit_direction = _dot(gradient, direction), x.times(direction)
         length = torch.ones_like(descent)
         for _ in range(_TRIALS):  # until every problem satisfies the Armijo condition
             step = _scale(length, direction)
-            new_logits = logits + _scale(length, logit_direction)
+            new_logits = torch.addcmul(logits, length[:, None, None], logit_direction)
             new_loss, probability = problems.loss(new_logits, weight + step)
             decreased = new_loss <= loss + 1e-4 * length * descent
             if decreased.all():

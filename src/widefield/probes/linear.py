@@ -24,6 +24,7 @@ from torch import Tensor
 
 from widefield.core.scale import power_of_two
 from widefield.probes.checks import check_classes, check_rows
+from widefield.probes.design import DenseDesign, DesignMatrix, RotatedDesign, standardized
 from widefield.probes.grouped import GroupIds, SplitGroups, group_folds, share_interval
 from widefield.probes.lbfgs import Problems, minimize
 
@@ -34,8 +35,12 @@ _PARTS = 5
 """One of so many parts of the training examples selects the L2 strength."""
 _ROWS = 4096
 """Rows that are standardized at a time: wide features of all would take gigabytes."""
+_COLUMNS = 512
+"""Columns whose products with themselves and those before them are computed at a time."""
 _LOGITS = 2**25
 """Maximum number of logits in memory, 128 MiB; a larger grid is solved in parts."""
+_COORDINATES = 2**26
+"""Maximum number of coordinates in memory, 256 MiB; more are computed at each use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +78,12 @@ def fit_linear(
 ) -> dict[str, LinearResult]:
     """Fit and test one probe for every task in `classes` (task -> number of classes K).
 
-    Features are float [n, D] and labels int64 [n] in 0..K-1. A class-stratified fifth of the
-    training examples, sampled by `seed`, is the validation split: it selects each task's L2
-    strength by accuracy, and by cross-entropy among equals. The probe is then refitted on all
-    training examples. Test examples select nothing. With `groups`, the validation split has whole
-    groups, as far as every class is left in others, and intervals are clustered.
+    Features are float [n, D], or uint8, which take a quarter of the memory. Labels are int64 [n] in
+    0..K-1. A class-stratified fifth of the training examples, sampled by `seed`, is the validation
+    split: it selects each task's L2 strength by accuracy, and by cross-entropy among equals. The
+    probe is then refitted on all training examples. Test examples select nothing. With `groups`,
+    the validation split has whole groups, as far as every class is left in others, and intervals
+    are clustered.
 
     The first `pooled` columns of wide features are the pooled ones. The scale s of the others and
     the L2 strength are then selected as a pair, by validation cross-entropy: among so many pairs,
@@ -98,7 +104,7 @@ def fit_linear(
     check_classes(train_labels, classes)
     if not l2_grid or min(l2_grid) <= 0:
         raise ValueError(f"l2_grid is {list(l2_grid)}: give at least one strength, all above 0")
-    h = train_h.float()
+    h = train_h if train_h.dtype == torch.uint8 else train_h.float()
     frames = [_Frame.of(h)]
     if pooled is not None:
         frames += [frames[0].scaled(h, pooled, scale) for scale in _SCALES]
@@ -106,9 +112,7 @@ def fit_linear(
     target = torch.stack([train_labels[task].to(h.device) for task in classes])
     sizes = torch.tensor(list(classes.values()), device=h.device)
     train_groups = None if groups is None else groups[0]
-    trials = [
-        _search(frame.coordinates(h), target, sizes, grid, seed, train_groups) for frame in frames
-    ]
+    trials = [_search(frame.design(h), target, sizes, grid, seed, train_groups) for frame in frames]
     frame_of = torch.stack([t.loss.amin(1) for t in trials]).argmin(0).tolist()
     results: dict[str, LinearResult] = {}
     for i in set(frame_of):
@@ -116,14 +120,13 @@ def fit_linear(
         best = (trials[i].best() if pooled is None else trials[i].loss.argmin(1))[tasks]
         l2 = torch.tensor(grid, device=h.device)[best]
         start = trials[i].weight[tasks, best]
-        weights = _refitted(frames[i].coordinates(h), target[tasks], sizes[tasks], l2, start)
-        test_z = frames[i].standardize(test_h)
+        weights = _refitted(frames[i].design(h), target[tasks], sizes[tasks], l2, start)
         for j, k, weight in zip(tasks, best.tolist(), weights, strict=True):
             task = list(classes)[j]
             results[task] = _result(
                 frames[i],
                 weight[: classes[task]],
-                test_z,
+                test_h,
                 test_labels[task],
                 None if groups is None else groups[1],
                 l2=grid[k],
@@ -132,7 +135,7 @@ def fit_linear(
     return {task: results[task] for task in classes}
 
 
-def _refitted(x: Tensor, target: Tensor, sizes: Tensor, l2: Tensor, start: Tensor) -> Tensor:
+def _refitted(x: DesignMatrix, target: Tensor, sizes: Tensor, l2: Tensor, start: Tensor) -> Tensor:
     """Return the weights of probes [P, K, d] fitted to all training examples, from `start`."""
     problems = _problems(x, target, torch.ones_like(target, dtype=torch.bool), sizes, l2)
     return minimize(x, problems, start[:, : int(sizes.max())], tolerance=1e-4)
@@ -141,14 +144,14 @@ def _refitted(x: Tensor, target: Tensor, sizes: Tensor, l2: Tensor, start: Tenso
 def _result(
     frame: "_Frame",
     weight: Tensor,
-    test_z: Tensor,
+    test_h: Tensor,
     test_labels: Tensor,
     test_groups: GroupIds | None,
     **selected: Any,
 ) -> LinearResult:
     """Return the result of a probe with weights [K, d + 1] of the coordinates in `frame`."""
     bias, weight = weight[:, -1], weight[:, :-1] @ frame.axes.T
-    predicted = (test_z @ weight.T + bias).argmax(1)
+    predicted = frame.predict(test_h, weight, bias)
     hits = (predicted == test_labels.to(predicted.device)).cpu().numpy()
     low, high = share_interval(hits, test_groups)
     raw = weight / frame.scale
@@ -180,24 +183,24 @@ class _Trials(NamedTuple):
 
 
 def _search(
-    x: Tensor,
+    x: DesignMatrix,
     target: Tensor,
     sizes: Tensor,
     grid: Sequence[float],
     seed: int,
     groups: GroupIds | None,
 ) -> _Trials:
-    strengths = torch.tensor(grid, device=x.device).repeat(len(target))
+    strengths = torch.tensor(grid, device=target.device).repeat(len(target))
     validation = _stratified_fifth(target, seed, groups).repeat_interleave(len(grid), dim=0)
     target = target.repeat_interleave(len(grid), dim=0)
     sizes = sizes.repeat_interleave(len(grid))
     parts = []
-    at_once = max(1, _LOGITS // (len(x) * int(sizes.max())))
+    at_once = max(1, _LOGITS // (target.shape[1] * int(sizes.max())))
     for first in range(0, len(target), at_once):
         part = slice(first, first + at_once)
         truth, is_val, l2 = target[part], validation[part], strengths[part]
         problems = _problems(x, truth, ~is_val, sizes[part], l2)
-        start = x.new_zeros(*problems.excluded.shape, x.shape[1])
+        start = problems.l2.new_zeros(*problems.excluded.shape, x.width)
         weight = minimize(x, problems, start, tolerance=1e-3)
         logits = problems.logits(x, weight)
         hits = (logits.argmax(1) == truth) & is_val
@@ -216,11 +219,13 @@ class _Frame:
     """Standard deviations; infinite for constant features, which makes them zero."""
     axes: Tensor
     """Orthonormal columns, [D, d]; see `_principal_axes`."""
+    variance: Tensor
+    """Mean squares along the axes, [d]."""
 
     @classmethod
     def of(cls, h: Tensor) -> "_Frame":
         """Return the frame of training features [n, D]."""
-        low, high = h.aminmax(dim=0)
+        low, high = (end.float() for end in h.aminmax(dim=0))
         largest = torch.maximum(low.abs(), high.abs())
         # Squares of the unscaled features could underflow or overflow.
         size = power_of_two(largest.amax())
@@ -238,7 +243,8 @@ class _Frame:
     @classmethod
     def scaled_by(cls, scale: Tensor, mean: Tensor, h: Tensor) -> "_Frame":
         """Return the frame of training features that are divided by `scale`."""
-        return cls(mean=mean, scale=scale, axes=_principal_axes(h, mean, scale))
+        axes, variance = _principal_axes(h, mean, scale)
+        return cls(mean=mean, scale=scale, axes=axes, variance=variance)
 
     def scaled(self, h: Tensor, pooled: int, factor: float) -> "_Frame":
         """Return the frame in which the columns after the first `pooled` are `factor` as large."""
@@ -246,62 +252,68 @@ class _Frame:
         scale[pooled:] /= factor  # infinite for 0
         return self.scaled_by(scale, self.mean, h)
 
-    def standardize(self, h: Tensor) -> Tensor:
-        return _standardized(h, self.mean, self.scale)
-
-    def coordinates(self, h: Tensor) -> Tensor:
-        """Return h [n, D] along the axes and a column of ones for the bias, [n, min(n, D) + 1]."""
-        x = self.mean.new_ones(len(h), self.axes.shape[1] + 1)
+    def design(self, h: Tensor) -> DesignMatrix:
+        """Return h [n, D] along the axes, and a column of ones for the bias."""
+        n, width = h.shape
+        if n >= width and n * width > _COORDINATES:
+            return RotatedDesign(h, self.mean, self.scale, self.axes, self.variance)
+        x = self.mean.new_ones(n, self.axes.shape[1] + 1)
         for part, rows in zip(torch.split(x, _ROWS), torch.split(h, _ROWS), strict=True):
-            torch.mm(self.standardize(rows), self.axes, out=part[:, :-1])
-        return x
+            torch.mm(standardized(rows, self.mean, self.scale), self.axes, out=part[:, :-1])
+        return DenseDesign(x)
+
+    def predict(self, h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Return the class ids [n] of h [n, D] by weights [K, D] of standardized features."""
+        parts = (standardized(rows, self.mean, self.scale) for rows in torch.split(h, _ROWS))
+        return torch.cat([(z @ weight.T + bias).argmax(1) for z in parts])
 
 
-def _standardized(h: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
-    return (h.to(mean) - mean).div_(scale)
-
-
-def _principal_axes(h: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
+def _principal_axes(h: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     """Return orthonormal columns [D, d] that span the standardized rows of h [n, D].
 
-    d is the number of columns that are not constant, or n if that is fewer.
+    d is the number of columns that are not constant, or n if that is fewer. With them are the mean
+    squares of the rows along them, [d].
     """
     varied = scale.isfinite()
     count = int(varied.sum())
-    parts = (_standardized(part, mean, scale)[:, varied] for part in torch.split(h, _ROWS))
+    parts = (standardized(part, mean, scale)[:, varied] for part in torch.split(h, _ROWS))
     if len(h) >= count:
-        gram = h.new_zeros(count, count)
+        gram = mean.new_zeros(count, count)
         for z in parts:
-            gram.addmm_(z.T, z)
-        inner = _eigenvectors(gram)
+            for end in range(count, 0, -_COLUMNS):  # the half below the diagonal is enough
+                block = slice(max(0, end - _COLUMNS), end)
+                gram[block, :end].addmm_(z[:, block].T, z[:, :end])
+        squares, inner = _eigenvectors(gram)
     else:  # a solution lies in the span of the training examples
         span, factor = torch.linalg.qr(torch.cat(list(parts)).T)
-        inner = span @ _eigenvectors(factor @ factor.T)
+        squares, inner = _eigenvectors(factor @ factor.T)
+        inner = span @ inner
     axes = inner.new_zeros(h.shape[1], inner.shape[1])
     axes[varied] = inner
-    return axes
+    return axes, squares.clamp(min=0) / len(h)
 
 
-def _eigenvectors(gram: Tensor) -> Tensor:
-    """Return orthonormal eigenvectors of a symmetric matrix, as columns, or else the identity.
+def _eigenvectors(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues and orthonormal eigenvectors, as columns, or else diagonal and identity.
 
-    For mostly constant features LAPACK may fail or return NaN, in float32 and sometimes in float64.
-    Any orthonormal columns give the same optimum; eigenvectors only speed up convergence.
+    Of the symmetric matrix only the half below the diagonal is used. For mostly constant features
+    LAPACK may fail or return NaN, in float32 and sometimes in float64. Any orthonormal columns give
+    the same optimum; eigenvectors only speed up convergence.
     """
     for matrix in (gram, gram.double()):
         try:
-            vectors = torch.linalg.eigh(matrix)[1].to(gram)
+            values, vectors = (found.to(gram) for found in torch.linalg.eigh(matrix))
         except RuntimeError:
             continue
         if vectors.isfinite().all():
-            return vectors
-    return torch.eye(len(gram)).to(gram)
+            return values, vectors
+    return gram.diagonal(), torch.eye(len(gram)).to(gram)
 
 
-def _problems(x: Tensor, target: Tensor, used: Tensor, sizes: Tensor, l2: Tensor) -> Problems:
+def _problems(x: DesignMatrix, target: Tensor, used: Tensor, sizes: Tensor, l2: Tensor) -> Problems:
     """Return problems over the examples `used`, bool [P, n], the last column unpenalized."""
-    present = torch.arange(int(sizes.max()), device=x.device) < sizes[:, None]
-    penalty = l2[:, None].repeat(1, x.shape[1])
+    present = torch.arange(int(sizes.max()), device=target.device) < sizes[:, None]
+    penalty = l2[:, None].repeat(1, x.width)
     penalty[:, -1] = 0
     return Problems(
         target=target,

@@ -75,7 +75,7 @@ def score_readouts(
     The encoder passes once over the images for both. Of wide features kNN is left out.
     """
     if wide is None:
-        train_h, test_h = (encoder.features(half.inputs) for half in (data.train, data.test))
+        train_h, test_h = (encoder.probe_features(half.inputs) for half in (data.train, data.test))
         return _score(train_h, test_h, encoder.pooled, data, seed, with_knn=with_knn), {}
     module = wide.build(data.train.images)
     assert isinstance(module, Wide)
@@ -102,7 +102,6 @@ def _score(
     with_knn: bool,
 ) -> TaskScores:
     """Score the best linear probe on features, of which the first `pooled` may be pooled ones."""
-    train_h, test_h = train_h.contiguous(), test_h.contiguous()
     train_y, test_y = data.class_ids(train_h.device)
     given: dict[str, Any] = {"pooled": pooled, "groups": data.groups, "seed": seed}
     targets = probe_targets(train_h, data.train.targets, test_h, data.test.targets, **given)

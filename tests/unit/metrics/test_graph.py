@@ -20,6 +20,7 @@ def test_the_graph_is_scikit_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.distance == pytest.approx(distance, abs=1e-5)
     assert (len(found), found.k) == (70, 6)
     monkeypatch.setattr(graph, "_SIMILARITIES", 70 * 9)
+    monkeypatch.setattr(graph, "_MIN_ROWS", 1)
     assert neighbor_graph(rows(70), 6).index.tolist() == index.tolist()
 
 

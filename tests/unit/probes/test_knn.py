@@ -57,6 +57,7 @@ def test_chunks_and_tasks_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
     assert whole["a"] != whole["b"]
     module = importlib.import_module("widefield.probes.knn")  # the package's name is the function
     monkeypatch.setattr(module, "_SIMILARITIES", 7 * 50)
+    monkeypatch.setattr(module, "_MIN_ROWS", 1)
     assert knn(h[:50], train, h[50:], test, classes={"a": 4, "b": 4}) == whole
     assert knn(h[:50], train, h[50:], test, classes={"b": 4}) == {"b": whole["b"]}
 

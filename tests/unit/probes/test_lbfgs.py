@@ -3,6 +3,7 @@ from scipy import optimize
 from torch import Tensor
 from torch.nn import functional
 
+from widefield.probes.design import DenseDesign
 from widefield.probes.lbfgs import Problems, minimize
 
 
@@ -32,8 +33,8 @@ def test_loss_and_gradient_are_autograds() -> None:
     x, p = problems()
     weight = torch.randn(3, 3, 5, generator=torch.Generator().manual_seed(1)) / 3
     weight[2, 2] = 0
-    loss, probability = p.loss(p.logits(x, weight), weight)
-    gradient = p.gradient(x, weight, probability)
+    loss, probability = p.loss(p.logits(DenseDesign(x), weight), weight)
+    gradient = p.gradient(DenseDesign(x), weight, probability)
     for j in range(3):
         leaf = weight[j].clone().requires_grad_()
         expected = reference(x, p, j, leaf)
@@ -45,7 +46,7 @@ def test_loss_and_gradient_are_autograds() -> None:
 def test_the_diagonal_is_the_hessians_at_the_start() -> None:
     x, p = problems(n=4000)
     start = torch.zeros(3, 3, 5)
-    _, probability = p.loss(p.logits(x, start), start)
+    _, probability = p.loss(p.logits(DenseDesign(x), start), start)
     got = p.diagonal(x.square().mean(0), probability)
     hessian = torch.autograd.functional.hessian(lambda w: reference(x, p, 0, w), start[0])
     across = hessian.view(15, 15).diagonal().view(3, 5)
@@ -55,7 +56,7 @@ def test_the_diagonal_is_the_hessians_at_the_start() -> None:
 
 def test_every_problem_reaches_the_minimum_that_scipy_finds() -> None:
     x, p = problems()
-    solution = minimize(x, p, torch.zeros(3, 3, 5), tolerance=1e-5)
+    solution = minimize(DenseDesign(x), p, torch.zeros(3, 3, 5), tolerance=1e-5)
     for j in range(3):
 
         def loss(flat: "object", j: int = j) -> tuple[float, "object"]:
@@ -72,13 +73,13 @@ def test_every_problem_reaches_the_minimum_that_scipy_finds() -> None:
 
 def test_a_solved_problem_is_returned_as_it_came() -> None:
     x, p = problems()
-    solution = minimize(x, p, torch.zeros(3, 3, 5), tolerance=1e-4)
-    again = minimize(x, p, solution, tolerance=2e-4)
+    solution = minimize(DenseDesign(x), p, torch.zeros(3, 3, 5), tolerance=1e-4)
+    again = minimize(DenseDesign(x), p, solution, tolerance=2e-4)
     assert torch.equal(again, solution)
 
 
 def test_a_tolerance_below_rounding_still_ends() -> None:
     x, p = problems()
-    solution = minimize(x, p, torch.zeros(3, 3, 5), tolerance=0.0)
-    _, probability = p.loss(p.logits(x, solution), solution)
-    assert p.gradient(x, solution, probability).norm() < 1e-4
+    solution = minimize(DenseDesign(x), p, torch.zeros(3, 3, 5), tolerance=0.0)
+    _, probability = p.loss(p.logits(DenseDesign(x), solution), solution)
+    assert p.gradient(DenseDesign(x), solution, probability).norm() < 1e-4
