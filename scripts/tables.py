@@ -46,6 +46,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "ratios": steps.ratios,
     "lightly": steps.lightly,
     "both-directions": steps.both_directions,
+    "compiled": steps.compiled,
     "viewmaker-step": steps.viewmaker,
     "methods": methods.methods,
     "method-settings": methods.settings,

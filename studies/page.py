@@ -13,6 +13,8 @@ from widefield.core.names import counted
 
 PAGE = Path(__file__).parents[1] / "docs" / "studies.md"
 
+_COLUMNS = 12
+"""Columns that a page is wide enough for."""
 HEAD = """# Studies
 
 Every study is one entry of a file in `studies/`: the encoders that it trains, what it measures of
@@ -77,22 +79,48 @@ def own(study: Study) -> str:
 
 
 def table(runs: Mapping[str, Measured]) -> str:
-    """Return a row for each arm and a column for each measure: mean ± half-width over seeds.
+    """Return a table of mean ± half-width over seeds, with a row for each arm.
 
-    Arms named `ROW @ COLUMN` share a row. Measures that are no numbers are left out.
+    Arms named `ROW @ COLUMN` share a row and measures have a column each, unless these are more
+    than a page is wide: then arms share no row, and if need be labels have a row each. Measures
+    that are no numbers are left out.
     """
-    cells: dict[str, dict[str, list[float]]] = {}
-    for seed in by_seed(runs).values():
-        for arm, measured in seed.items():
-            row, _, column = arm.partition(" @ ")
-            for name, value in measured.items():
-                if isinstance(value, int | float):
-                    title = f"{name} ({column})" if column else name
-                    cells.setdefault(row, {}).setdefault(title, []).append(value)
-    titles = list(dict.fromkeys(title for row in cells.values() for title in row))
+    means = [
+        (arm, name, value)
+        for seed in by_seed(runs).values()
+        for arm, measured in seed.items()
+        for name, value in measured.items()
+        if isinstance(value, int | float)
+    ]
+    have_labels = all(name.endswith(", %") for _, name, _ in means)
+    for place in (_by_row, _by_arm, *([_by_label] if have_labels else [])):
+        cells: dict[str, dict[str, list[float]]] = {}
+        for arm, name, value in means:
+            row, title = place(arm, name)
+            cells.setdefault(row, {}).setdefault(title, []).append(value)
+        titles = list(dict.fromkeys(title for row in cells.values() for title in row))
+        if len(titles) <= _COLUMNS:
+            break
     lines = [["", *titles], ["---"] * (len(titles) + 1)]
     lines += [[arm, *(_cell(t, row.get(t, [])) for t in titles)] for arm, row in cells.items()]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _by_row(arm: str, measure: str) -> tuple[str, str]:
+    """Return the row and the column of a measure where arms share rows."""
+    row, _, column = arm.partition(" @ ")
+    return row, f"{measure} ({column})" if column else measure
+
+
+def _by_arm(arm: str, measure: str) -> tuple[str, str]:
+    return arm.replace(" @ ", ", "), measure
+
+
+def _by_label(arm: str, measure: str) -> tuple[str, str]:
+    """Return the row and the column of a measure named `LABEL, KIND, %`."""
+    row, _ = _by_arm(arm, measure)
+    label, _, kind = measure.partition(", ")
+    return f"{row}: {label}", "accuracy, %" if kind == "%" else kind
 
 
 def runs(name: str) -> dict[str, Measured]:

@@ -25,7 +25,7 @@ from widefield.config.recipes import make_recipe
 from widefield.core.files import write_atomically
 from widefield.core.hardware import choose_device
 from widefield.data import Dataset, open_dataset
-from widefield.data.open import Data
+from widefield.data.source import Data
 from widefield.encoders import Projected, Wide, load_encoder
 from widefield.evaluation.wide import fit_on_dataset
 from widefield.methods import load_projector

@@ -15,10 +15,22 @@ import pytest
 import torch
 
 import scale
-from ratios import catch_up, data, decoder, head, lightly_loop, probe, readout, step, views
+from ratios import (
+    catch_up,
+    compiled,
+    data,
+    decoder,
+    head,
+    lightly_loop,
+    probe,
+    readout,
+    step,
+    views,
+)
 from ratios.timing import steady_ratio, turn_by_turn
 from widefield.methods import METHODS
 from widefield.metrics import health, singular_values
+from widefield.train import compiled as compiled_encoder
 
 ANY = {"tolerance": math.inf}
 """So few and small rounds are never steady."""
@@ -39,6 +51,18 @@ def test_some_methods_alone_are_timed_under_views_that_learn() -> None:
     assert list(found["ratios"]) == ["simclr/bare", "byol/bare"]
     with pytest.raises(ValueError, match="takes one view of each"):
         step.bench(**settings, batch_size=8, methods=["s-diet"], views="random-mask")
+
+
+def test_compiled_steps_are_timed_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a backend that needs no C++ compiler."""
+    monkeypatch.setattr(compiled_encoder, "BACKEND", "aot_eager")
+    monkeypatch.setenv("CXX", "sh")
+    small = {"encoder": "resnet-tiny", "batch_size": 8, "image_size": 16, "rows": 16}
+    found = compiled.bench(**small, rounds=2, methods=["s-diet"], **ANY)
+    assert list(found["ratios"]) == ["s-diet_default/none"]
+    assert found["values"]["s-diet_default_compile_seconds"] > 0
+    with pytest.raises(ValueError, match="trains on a CPU"):
+        compiled.bench(**small, modes=["reduce-overhead"])
 
 
 def test_device_memory_does_not_grow_with_the_examples_and_the_dense_head_does() -> None:

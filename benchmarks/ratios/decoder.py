@@ -1,6 +1,8 @@
 """Reading encoded images with crops at full resolution, beside the bare decoder.
 
-Run by `python -m benchmarks.ratios.decoder --json benchmarks/results/bench_decoder.json`.
+Its result is written by this command:
+
+    python -m benchmarks.ratios.decoder --rounds 30 --json benchmarks/results/bench_decoder.json
 """
 
 import os

@@ -6,6 +6,7 @@ from widefield.config.recipes import make_recipe
 
 MACHINERY = (
     "device",
+    "compile",
     "seed",
     "max_examples",
     "image_size",

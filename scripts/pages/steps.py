@@ -73,6 +73,24 @@ def lightly() -> str:
     )
 
 
+def compiled() -> str:
+    """Return the table of steps with a compiled encoder beside those without."""
+    lines = []
+    for file in sorted(RESULTS.glob("bench_compiled_*.json")):
+        found = read(file.stem)
+        values = found["values"]
+        for name, faster in found["ratios"].items():
+            method, _, mode = name.removesuffix("/none").rpartition("_")
+            seconds = [values[f"{method}_{kind}_seconds"] for kind in ("none", mode)]
+            setting = f"{values['encoder']}, {method}, batches of {values['batch_size']}"
+            speeds = [f"{1 / each:.2f}" for each in seconds]
+            compile_seconds = f"{values[f'{method}_{mode}_compile_seconds']:.0f} s"
+            machine = found["machine"].get("gpu", found["machine"]["cpu"])
+            lines.append((setting, machine, mode, *speeds, ratio(faster), compile_seconds))
+    columns = ("training", "machine", "compile", "steps/s without", "with", "ratio", "compilation")
+    return table(columns, lines)
+
+
 def both_directions() -> str:
     """Return the cost of BYOL in both directions in a sentence."""
     tiny, large = (

@@ -49,7 +49,7 @@ from widefield.core.names import check_name
 from widefield.core.types import ImageSize, Kind, OnNote
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
-from widefield.data.open import Data
+from widefield.data.source import Data
 from widefield.data.spec import MEMORY
 from widefield.evaluation import comparison
 from widefield.evaluation.verdicts import NOT_LEARNED

@@ -31,7 +31,7 @@ PYTHON_ONLY = frozenset(
         *("drop_last", "warmup_steps", "checkpoint_minutes", "metrics_every", "attack_steps"),
         *("projector_batch_norm", "head_init", "head_optimizer", "head_update", "head_moments"),
         *("logit_scale", "cross_entropy_weight", "label_smoothing", "head_lr_scale"),
-        *("projector_layers", "schedule", "pixels", "sync_batch_norm"),
+        *("projector_layers", "schedule", "pixels", "sync_batch_norm", "compile"),
         *("head_second_moment", "viewmaker_shape", "viewmaker_clamp", "viewmaker_lr"),
     }
 )

@@ -43,6 +43,7 @@ class RecipeArguments(TypedDict, total=False):
     warmup_epochs: Annotated[float, Ge(0)]
     warmup_steps: Annotated[int | None, Ge(0)]
     precision: Literal["auto", "32", "bf16"]
+    compile: Literal["none", "default", "reduce-overhead"]
     device: Literal["auto", "cpu", "cuda"]
     seed: Annotated[int, Ge(0), Lt(4294967296)]
     max_examples: Annotated[int | None, Gt(0)]

@@ -18,6 +18,7 @@ from widefield.methods import METHODS, MethodConfig
 from widefield.views import VIEWS, ViewSettings
 
 Schedule = Literal["cosine", "constant"]
+CompileMode = Literal["none", "default", "reduce-overhead"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +75,8 @@ class Recipe(Settings):
     """Steps of linear warm-up, in place of warmup_epochs."""
     precision: Literal["auto", "32", "bf16"] = "auto"
     """Precision of the encoder; auto takes bf16 where the machine has it."""
+    compile: CompileMode = "none"
+    """Compile the encoder's pass by torch: default, or reduce-overhead for CUDA graphs."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device to train on: auto, cpu or cuda; auto takes a GPU where there is one."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0

@@ -105,13 +105,15 @@ def load_or_build(
     budget: int | None = None,
     dtype: DTypeLike = np.uint8,
     slow: Callable[[], bool] = lambda: False,
+    why_not_encoded: str | None = None,
 ) -> tuple[NDArray[Any], Record, str]:
     """Return pixels of `shape`, their record, and where they are stored, as text.
 
     Above `budget` bytes (default: half of the available memory) the array is a file in the cache,
     returned as a read-only memory map. Below, it is in memory, and cached if `build` was slow; if
     `slow` predicts this, it is built in the cache, where a killed build is resumed. Cached pixels
-    are not built again. Without a key, pixels are kept in memory only.
+    are not built again. Without a key, pixels are kept in memory only. If there is no space, the
+    error names `pixels: encoded` as a remedy, or why it is none.
     """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     if key is None:
@@ -131,7 +133,7 @@ def load_or_build(
     if in_memory:
         return _build_in_memory(entry, shape, dtype, build)
     if cached is None:
-        _write_entry(entry, shape, dtype, build)
+        _write_entry(entry, shape, dtype, build, why_not_encoded=why_not_encoded)
         cached = _read_entry(entry, shape, dtype, in_memory=False)
     if cached is None:
         raise ValueError(
@@ -230,7 +232,13 @@ def _digest(entry: Path, record: Record) -> str:
 
 
 def _write_entry(
-    entry: Path, shape: tuple[int, ...], dtype: DTypeLike, build: Build, *, free_factor: int = 1
+    entry: Path,
+    shape: tuple[int, ...],
+    dtype: DTypeLike,
+    build: Build,
+    *,
+    free_factor: int = 1,
+    why_not_encoded: str | None = None,
 ) -> None:
     """Build an entry if the disk has `free_factor` times its size free.
 
@@ -245,7 +253,8 @@ def _write_entry(
         pixels = _map(temp_dir / "pixels.npy", shape, dtype, "r+")
         if pixels is None:
             (temp_dir / "journal").unlink(missing_ok=True)
-            _check_space(int(np.prod(shape)) * np.dtype(dtype).itemsize, free_factor, temp_dir)
+            size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+            _check_space(size, free_factor, temp_dir, why_not_encoded)
             pixels = np.lib.format.open_memmap(
                 temp_dir / "pixels.npy", mode="w+", dtype=np.dtype(dtype), shape=shape
             )
@@ -286,13 +295,16 @@ def _temp_dir(entry: Path) -> tuple[Path, int]:
     raise AssertionError("a new folder is not locked")
 
 
-def _check_space(size: int, free_factor: int, folder: Path) -> None:
+def _check_space(size: int, free_factor: int, folder: Path, why_not_encoded: str | None) -> None:
     free = shutil.disk_usage(folder).free
     if free_factor * size > free:
+        encoded = ", or set pixels to encoded"
+        if why_not_encoded is not None:
+            encoded = f"; they cannot stay encoded, because the data {why_not_encoded}"
         raise ValueError(
             f"decoded images need {_bytes(size)} and '{folder.parent}' has {_bytes(free)} free; "
-            "set XDG_CACHE_HOME to a larger disk, choose a smaller image_size or max_examples, or "
-            "set pixels to encoded"
+            f"set XDG_CACHE_HOME to a larger disk, choose a smaller image_size or max_examples"
+            f"{encoded}"
         )
 
 

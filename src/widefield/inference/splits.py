@@ -16,9 +16,9 @@ from widefield.data import Dataset, count_of_source, open_dataset, same_images, 
 from widefield.data.examples import Examples
 from widefield.data.groups import FOLDER, REGEX, held_out_groups
 from widefield.data.labels import LabelTable
-from widefield.data.open import Data
 from widefield.data.planted import AudioFeature, Canvas, ImageFeature, Overlay, SoundOverlay
 from widefield.data.select import balanced_subset
+from widefield.data.source import Data
 from widefield.data.spec import BUILT_IN, MEMORY, parse, spec_text
 from widefield.inference.features import FeatureExtractor, images_progress
 from widefield.probes.grouped import SplitGroups

@@ -1,11 +1,10 @@
 """The target network: an exponential moving average of the trained one, without gradient."""
 
 import copy
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-
-from widefield.core.micro_batch import MicroBatched
 
 
 class TargetNetwork(nn.Module):
@@ -33,9 +32,9 @@ class TargetNetwork(nn.Module):
         self.projector = copy.deepcopy(projector).requires_grad_(False).train()
         self._seen = (self.encoder,)  # a tuple, so that the state dict has the weights once
 
-    def use_micro_batches(self, *, size: int) -> None:
-        """Encode `size` images at a time, as the trained encoder does."""
-        self._seen = (MicroBatched(self.encoder, max_size=size),)
+    def encode_by(self, wrap: Callable[[nn.Module], nn.Module]) -> None:
+        """Encode images by `wrap(encoder)`, such as in micro-batches."""
+        self._seen = (wrap(self.encoder),)
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:

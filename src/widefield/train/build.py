@@ -146,7 +146,9 @@ def build(
     frozen_modules = [
         norm for network in (encoder, *frozen) for norm in freeze_init(network, recipe)
     ]
-    model = PretrainModel(encoder, method, frozen_modules, micro_batch=recipe.micro_batch)
+    model = PretrainModel(
+        encoder, method, frozen_modules, micro_batch=recipe.micro_batch, compile=recipe.compile
+    )
     if recipe.sync_batch_norm and shard.world > 1:
         synchronize_batch_norm(model)
     return TrainState(

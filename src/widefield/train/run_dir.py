@@ -25,7 +25,7 @@ from widefield.encoders import READOUT_FILE, Encoder, save_encoder
 from widefield.train.folder_checks import SETTINGS_FILE, check_is_run
 from widefield.train.manifest import CHANGED_MESSAGE, Growth, Manifest
 
-RESUME_SETTINGS = ("epochs", "device")
+RESUME_SETTINGS = ("epochs", "device", "compile")
 """Settings of the run that a resume may change."""
 
 FORMAT = 3

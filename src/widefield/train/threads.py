@@ -130,7 +130,7 @@ def choose_threads(
     if most == 1 or is_short or not on_cpu or "teacher" in recipe.method.flat():
         return most
     few = dataset.subset(slice(0, 2 * recipe.batch_size))
-    trial = replace(recipe, epochs=_TRIAL_EPOCHS, warmup_steps=None)
+    trial = replace(recipe, epochs=_TRIAL_EPOCHS, warmup_steps=None, compile="none")
     with tempfile.TemporaryDirectory(prefix="widefield-trial-") as folder, torch.random.fork_rng():
         console = Console(stderr=True, quiet=True)
         run = PretrainRun(trial, few, RunFolder(path=Path(folder)), console, ranks, initial)

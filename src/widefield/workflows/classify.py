@@ -17,7 +17,7 @@ from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
 from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels, read_labels
-from widefield.data.open import Data
+from widefield.data.source import Data
 from widefield.evaluation.near_copies import (
     COPIES_SHARE,
     MAX_POOLED,

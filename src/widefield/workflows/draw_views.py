@@ -14,7 +14,7 @@ from widefield.core.files import checked_output, write_atomically
 from widefield.core.input_errors import input_errors
 from widefield.core.types import ImageSize, OnNote, parse_size
 from widefield.data import Dataset, open_dataset
-from widefield.data.open import Data
+from widefield.data.source import Data
 from widefield.inference.features import images_progress, send_notes
 from widefield.inference.pictures import render_views
 from widefield.probes.features import image_batch

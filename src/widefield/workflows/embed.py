@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from widefield.core.files import check_folder_name, checked_output, write_atomically
 from widefield.core.input_errors import input_errors
 from widefield.core.types import ImageSize, OnNote
-from widefield.data.open import Data
+from widefield.data.source import Data
 from widefield.inference.features import FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.metrics.graph import load_faiss

@@ -21,8 +21,8 @@ from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
 from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels, read_labels
-from widefield.data.open import Data
 from widefield.data.quality import image_quality
+from widefield.data.source import Data
 from widefield.inference.features import FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import own_group

@@ -20,9 +20,10 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.input_errors import input_errors
 from widefield.core.types import Batch, OnNote, Part
 from widefield.data import Dataset, open_dataset, steps_per_epoch
-from widefield.data.open import Data
+from widefield.data.source import Data
 from widefield.encoders import Encoder
 from widefield.inference.features import send_notes
+from widefield.train.compiled import check_compile
 from widefield.train.distributed import DistributedContext
 from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
@@ -92,6 +93,7 @@ def plan(
     if data is None:
         raise ValueError("there is nothing to plan for: give DATA, or --examples 1e8")
     setup = Setup(data, recipe, settings, download=download)
+    check_compile(setup.recipe, choose_device(setup.recipe.device))
     dataset = open_dataset(data, **setup.recipe.data_options(), group=group)
     resolved, notes, init = setup.finish(dataset)
     encoder = None if init is None else init.encoder

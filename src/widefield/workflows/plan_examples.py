@@ -99,7 +99,8 @@ class _Step:
         # Rows that stand for all are in memory, wherever all of them will be.
         place = {"head_storage": "host"} if "head_storage" in recipe.flat() else {}
         cpu = torch.device("cpu")
-        small = replace(recipe.changed(place), device="cpu", epochs=1, warmup_steps=None)
+        here = {**place, "device": "cpu", "epochs": 1, "warmup_steps": None, "compile": "none"}
+        small = recipe.changed(here)
         state = build(small, data, device=cpu)
         height, width = as_size(data.image_size)
         batch = Batch(

@@ -22,12 +22,13 @@ from widefield.core.types import OnNote
 from widefield.data import Dataset, absolute, open_dataset
 from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels
-from widefield.data.open import Data
+from widefield.data.source import Data
 from widefield.encoders import Encoder, is_own
 from widefield.head import FolderLock
 from widefield.inference.features import send_notes
 from widefield.inference.initial_weights import saved_init
 from widefield.train.checkpoint import disk_full_errors
+from widefield.train.compiled import check_compile
 from widefield.train.distributed import DistributedContext
 from widefield.train.folder_checks import check_empty
 from widefield.train.loggers import LoggerName, check_logger
@@ -79,8 +80,9 @@ def pretrain(
         exclude: a `.csv` file with the columns path and decision, as the page of `explore` saves
             it; examples with the decision exclude are left out, also when the run is resumed. In
             Python also a table or path -> decision.
-        resume: resume the run in `out` with its own settings, or with more epochs or another
-            device. New examples of the data are added, with new rows of a per-example head.
+        resume: resume the run in `out` with its own settings, or with more epochs, another device
+            or another `compile`. New examples of the data are added, with new rows of a
+            per-example head.
         download: fetch the published weights of `init`, and `hf:` data, if they are missing.
         quiet: show no progress.
         logger: log to wandb or mlflow too, if installed; metrics.csv and files for TensorBoard
@@ -120,17 +122,23 @@ def pretrain(
         resolved = setup.recipe
     check_teachers(resolved)
     device = choose_device(resolved.device)
+    check_compile(resolved, device)
     ranks = DistributedContext(device, choose_precision(resolved.precision, device))
     console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
     if ranks.is_rank_zero and not resume:
         check_empty(folder.path)
-    with images_bar(console, "reading images") as progress:
+    with images_bar(console, "reading images") as progress, ranks.rank_failure_errors():
         if resume:
             group = _group_to_resume(folder, group)
             excluded = (*folder.manifest.excluded(), *excluded)
         options = resolved.data_options() | (folder.form() if resume else {})
         dataset = open_dataset(
-            data, **options, group=group, exclude=tuple(set(excluded)), progress=progress
+            data,
+            **options,
+            group=group,
+            exclude=tuple(set(excluded)),
+            agree=ranks.broadcast,
+            progress=progress,
         )
     resolved, notes, init = (resolved, (), None) if setup is None else setup.finish(dataset)
     init_notes = () if init is None else init.notes

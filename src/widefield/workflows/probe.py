@@ -12,7 +12,7 @@ from widefield.core.names import check_name
 from widefield.core.types import ImageSize, OnNote, Score
 from widefield.data import Dataset
 from widefield.data.labels import Labels, LabelTable, read_labels
-from widefield.data.open import Data
+from widefield.data.source import Data
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
 from widefield.evaluation.floors import floors as measure_floors
 from widefield.evaluation.target_scores import MEASURES, TargetScore, mean_floor

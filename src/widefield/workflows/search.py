@@ -17,7 +17,7 @@ from widefield.core.input_errors import input_errors
 from widefield.core.scale import unit_rows
 from widefield.core.types import OnNote
 from widefield.data import Dataset
-from widefield.data.open import Data
+from widefield.data.source import Data
 from widefield.data.spec import MEMORY
 from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder

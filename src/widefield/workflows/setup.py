@@ -11,8 +11,8 @@ from widefield.config.recipe import Recipe
 from widefield.config.resolve import InitInfo, RunContext, check, resolve
 from widefield.core.hardware import choose_device
 from widefield.data import Dataset, plant_names
-from widefield.data.open import Data
 from widefield.data.readers import hub
+from widefield.data.source import Data
 from widefield.data.spec import parse
 from widefield.encoders import Encoder, give_network, is_own
 from widefield.inference.initial_weights import InitialEncoder, init_name, open_init

@@ -16,7 +16,7 @@ from widefield.config.recipe import Recipe
 from widefield.core.files import write_atomically
 from widefield.core.names import printable
 from widefield.data import Dataset
-from widefield.data.open import Data
+from widefield.data.source import Data
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.open_encoder import open_encoder
 from widefield.methods.distill import DistillConfig, teacher_rows

@@ -392,6 +392,9 @@ def test_a_full_disk_is_said_before_decoding(folder, cache, monkeypatch):
     monkeypatch.setattr(cache_module.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
     with pytest.raises(ValueError, match=r"decoded images need 0\.0 MB .* set pixels to encoded"):
         open_dataset(folder, memory_budget=0, pixels="decoded")
+    for data, reason in (("+digits", "have planted features"), (":channels", "keep depth")):
+        with pytest.raises(ValueError, match=f"max_examples; they cannot stay .* data {reason}"):
+            open_dataset(f"{folder}{data}", image_size=32, memory_budget=0)
     assert list(cache.iterdir()) == []
 
 

@@ -11,6 +11,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from torchvision.transforms import RandomResizedCrop
 
 from made_images import png16
+from ranks import in_processes
 from runs import SMALL, Killed, assert_same, die_at
 from widefield import embed, pretrain, probe
 from widefield.core.types import Crop
@@ -18,6 +19,8 @@ from widefield.data import Loader, open_dataset
 from widefield.data import cache as cache_module
 from widefield.data import encoded as encoded_module
 from widefield.data.decode.crops import UNIFORMS, decode_crops, random_box
+from widefield.data.encoded import EncodedImages
+from widefield.train.run_dir import RunFolder
 from widefield.views import build_views
 from widefield.views.base import AugmentContext
 
@@ -108,10 +111,10 @@ def test_auto_goes_by_memory_and_disk(folder, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        ({"x": np.zeros((9, 8, 8, 3), np.uint8)}, "has no encoded images"),
-        ("photos", "has no encoded images"),
-        ("{}:channels", "keeps depth and channels"),
-        ("{}+digits", "has planted features"),
+        ({"x": np.zeros((9, 8, 8, 3), np.uint8)}, "have no encoded images"),
+        ("photos", "have no encoded images"),
+        ("{}:channels", "keep depth and channels"),
+        ("{}+digits", "have planted features"),
     ],
 )
 def test_other_data_are_refused_in_one_line(folder, data, reason):
@@ -289,6 +292,24 @@ def test_a_run_is_probed_as_if_it_were_decoded(folder, whole, tmp_path):
     np.testing.assert_array_equal(files.features, decoded.features)
     cut = open_dataset(folder, image_size=32, pixels="decoded")  # the control
     assert np.abs(embed(whole, {"x": cut.images}, quiet=True).features - files.features).max() > 0
+
+
+def train_where_memory_lacks(rank, folder, out, lacking):
+    """Train in two processes, of which `lacking` has no memory, and note what this one reads."""
+    cache_module.MAX_CACHE_BYTES = 1
+    cache_module.free_host_memory = lambda: 0 if rank == lacking else 2**40
+    read, crops = [], EncodedImages.crops
+    EncodedImages.crops = lambda *args, **options: read.append(1) or crops(*args, **options)
+    pretrain(f"{folder}:train", out=out / f"{lacking}", **{**RUN, "pixels": "auto", "epochs": 1})
+    (out / f"{lacking}-{rank}").write_text("encoded" if read else "decoded")
+
+
+@pytest.mark.parametrize(("lacking", "kept"), [(0, "encoded"), (1, "decoded")])
+def test_all_processes_go_by_the_first(folder, tmp_path, monkeypatch, lacking, kept):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    in_processes(2, train_where_memory_lacks, folder, tmp_path, lacking)
+    assert [(tmp_path / f"{lacking}-{rank}").read_text() for rank in range(2)] == [kept] * 2
+    assert RunFolder(path=tmp_path / f"{lacking}").recipe().pixels == kept
 
 
 def test_a_file_that_is_gone_ends_the_run_in_one_line(folder, tmp_path):
