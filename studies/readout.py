@@ -244,7 +244,7 @@ READOUT_FLOORS = cpu_study(
     id="readout-floors",
     question="Is a feature ever below its floor in the wide readout?",
     tiny=replace(TINY, arms=3, probed=48),
-    cpu=Scale(images=20_000, epochs=12, minutes=60, probed=5000),
+    cpu=Scale(images=None, epochs=12, minutes=60, probed=5000),
     arms=dict(_arms()),
     measure=floors,
     findings=(
@@ -327,7 +327,7 @@ READOUT_FEW = cpu_study(
     id="readout-few",
     question="With few labels or none, are wide features better than pooled ones?",
     tiny="its measures take a minute",
-    cpu=Scale(images=20_000, epochs=12, minutes=30, probed=2000),
+    cpu=Scale(images=None, epochs=12, minutes=30, probed=2000),
     arms=FEW,
     measure=few_labels,
     conclusion=(

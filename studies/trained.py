@@ -249,8 +249,6 @@ def run_settings(arm: Arm, scale: Scale, seed: int) -> dict[str, Any]:
 
 def images_of(arm: Arm, scale: Scale) -> int | None:
     """Return how many images an arm trains on at most; None for all."""
-    if arm.source is not None:
-        return None
     smallest = min(arm.images or 10**9, scale.images or 10**9)
     return None if smallest == 10**9 else smallest
 

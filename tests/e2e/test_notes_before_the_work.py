@@ -81,6 +81,9 @@ def said_before(command: Command, monkeypatch: pytest.MonkeyPatch, name: str) ->
     elif name == "recover":
         steps = at_work(recover.train_to_predict, always)
         monkeypatch.setattr(recover, "train_to_predict", steps)
+    elif name == "probe":  # of pixels, which nothing encodes
+        work = at_work(features.FeatureExtractor.probe_features, always)
+        monkeypatch.setattr(features.FeatureExtractor, "probe_features", work)
     else:
         monkeypatch.setattr(features, "encode", at_work(features.encode, is_long))
     words, note = COMMANDS[name]

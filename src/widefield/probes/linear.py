@@ -116,12 +116,12 @@ def fit_linear(
     frame_of = torch.stack([t.loss.amin(1) for t in trials]).argmin(0).tolist()
     results: dict[str, LinearResult] = {}
     for i in set(frame_of):
-        tasks = [j for j, frame in enumerate(frame_of) if frame == i]
+        tasks = torch.tensor([j for j, k in enumerate(frame_of) if k == i], device=h.device)
         best = (trials[i].best() if pooled is None else trials[i].loss.argmin(1))[tasks]
         l2 = torch.tensor(grid, device=h.device)[best]
         start = trials[i].weight[tasks, best]
         weights = _refitted(frames[i].design(h), target[tasks], sizes[tasks], l2, start)
-        for j, k, weight in zip(tasks, best.tolist(), weights, strict=True):
+        for j, k, weight in zip(tasks.tolist(), best.tolist(), weights, strict=True):
             task = list(classes)[j]
             results[task] = _result(
                 frames[i],

@@ -6,11 +6,13 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from widefield.config.recipe import CompileMode, Recipe
+if TYPE_CHECKING:
+    from widefield.config.recipe import CompileMode, Recipe
 
 BACKEND = "inductor"
 """Backend of `torch.compile`."""
@@ -29,7 +31,7 @@ class CompiledEncoder(nn.Module):
     Source: PyTorch 2 (Ansel et al. 2024).
     """
 
-    def __init__(self, encoder: nn.Module, *, mode: CompileMode) -> None:
+    def __init__(self, encoder: nn.Module, *, mode: "CompileMode") -> None:
         super().__init__()
         self.encoder = encoder
         # Sizes are few: that of a batch, and of the last one or of micro-batches.
@@ -56,7 +58,7 @@ def _gradients_of_views() -> Iterator[None]:
         yield
 
 
-def check_compile(recipe: Recipe, device: torch.device) -> None:
+def check_compile(recipe: "Recipe", device: torch.device) -> None:
     """Check that the encoder of a run can be compiled as its settings say.
 
     Raises:

@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from widefield.config.recipe import CompileMode
 from widefield.core.micro_batch import MicroBatched
 from widefield.core.types import Batch, Loss
 from widefield.methods.base import Method
@@ -25,6 +24,7 @@ from widefield.train.distributed import Compute
 from widefield.views.base import AugmentContext
 
 if TYPE_CHECKING:
+    from widefield.config.recipe import CompileMode
     from widefield.train.state import TrainState
 
 
@@ -69,7 +69,7 @@ class PretrainModel(nn.Module):
         method: Method,
         frozen_modules: Sequence[nn.Module] = (),
         micro_batch: int | None = None,
-        compile: CompileMode = "none",
+        compile: "CompileMode" = "none",
     ) -> None:
         super().__init__()
         self.encoder = encoder
