@@ -37,7 +37,9 @@ SPEAKERS = {
     "Fil": (95.0, 0.92),
 }
 """Pitch, Hz, and scale of the resonances."""
-_SECONDS, _HARMONICS, _CHUNK = 0.5, 36, 100
+_SECONDS, _HARMONICS = 0.5, 36
+_CHUNK = 8
+"""Clips that are synthesized at a time: they stay in the processor's cache."""
 _STEPS = round(_SECONDS * SAMPLE_RATE)
 _WORD = 0.55
 """Duration of a word, as a share of a clip. Its random start makes raw pixels a weak baseline."""
@@ -92,12 +94,15 @@ def _synthesize(
     size = params[:, 1:] * vary("size", 0.04)
     first, second = (np.array([_VOWELS[name[i]] for name in WORDS])[word] * size for i in (0, 1))
     phase = 2 * np.pi * np.cumsum(pitch, axis=1) / SAMPLE_RATE
+    resonances = [
+        start[:, None] + (end - start)[:, None] * glide
+        for start, end in zip(first.T, second.T, strict=True)
+    ]
     sound = np.zeros_like(phase)
     for harmonic in range(1, _HARMONICS + 1):
         frequency = harmonic * pitch
         level = np.zeros_like(frequency)
-        for start, end, weight in zip(first.T, second.T, (1.0, 0.6, 0.3), strict=True):
-            resonance = start[:, None] + (end - start)[:, None] * glide
+        for resonance, weight in zip(resonances, (1.0, 0.6, 0.3), strict=True):
             level += weight / (1 + ((frequency - resonance) / _WIDTH) ** 2)
         sound += level * (frequency < 0.48 * SAMPLE_RATE) * np.sin(harmonic * phase)
     sound *= loudness
