@@ -2,10 +2,11 @@
 
 BASE is `photos`, `spoken` or `motion` (built in), `cifar10` or `cifar100` (torchvision's, never
 downloaded), a folder, a file of `data.readers.paths`, a URL without "+", or a data set of the
-Hugging Face Hub, `hf:OWNER/NAME[/SPLIT]`. The default split of
-built-in data is `train`, and all of a path. `PATH:train` and `PATH:test` divide a path 80 / 20 by a
-hash of the relative path, or by the column `split` of a table. A path may contain ":" and "+" if it
-exists. Write `./photos` for a folder with the name of a built-in source.
+Hugging Face Hub, `hf:OWNER/NAME[/SPLIT]`, of which `hf:OWNER/NAME/SPLIT[:N]` is the first N
+examples. The default split of built-in data is `train`, and all of a path. `PATH:train` and
+`PATH:test` divide a path 80 / 20 by a hash of the relative path, or by the column `split` of a
+table. A path may contain ":" and "+" if it exists. Write `./photos` for a folder with the name of a
+built-in source.
 """
 
 import os
@@ -23,7 +24,7 @@ BUILT_IN = ("photos", "spoken", "motion", "cifar10", "cifar100")
 MEMORY = "memory"
 """Name of arrays in memory; a file of that name is stored with its absolute path."""
 _NEIGHBORS = 1_000
-_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9.-]*://[^+\s]+|hf:\w[\w.-]*(?:/\w[\w.-]*){1,2}")
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9.-]*://[^+\s]+|hf:\w[\w.-]*(?:/\w[\w.-]*){1,2}(?:\[:\d+\])?")
 
 Split = Literal["train", "test"]
 """Split of a source."""

@@ -317,11 +317,21 @@ def hub(tmp_path, monkeypatch):
             text = json.dumps({"splits": ["train", "validation"]})
             (Path(path) / "dataset_dict.json").write_text(text)
 
-    def load_dataset(name):
-        asked.append(name)
+    class Stream:
+        def __init__(self, count):
+            self.count = count
+
+        def take(self, count):
+            return Stream(count)
+
+        def to_parquet(self, path):
+            pq.write_table(made_sources.table(FILES).slice(0, self.count), path)
+
+    def load_dataset(name, split=None, streaming=False):
+        asked.append(name if split is None else f"{name}/{split}")
         if name == "owner/none":
             raise RuntimeError("no such\ndata set")
-        return Splits()
+        return Stream(len(FILES)) if streaming else Splits()
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
@@ -348,9 +358,33 @@ def test_a_data_set_of_the_hub_is_fetched_on_request_alone(hub, reference, tmp_p
     assert hub == ["owner/name"]  # once
 
 
+def test_the_first_examples_of_a_split_are_streamed(hub, reference, tmp_path):
+    name = "hf:owner/name/train[:20]"
+    with pytest.raises(ValueError, match=r"'hf:owner/name/train\[:20\]' is not on this machine"):
+        open_dataset(name)
+    settings = {**SHORT, "epochs": 1, "quiet": True}
+    pretrain(name, out=tmp_path / "run", download=True, **settings)
+    dataset = open_dataset(name)
+    assert (dataset.digests() == reference.digests()[:20]).all()
+    assert dataset.spec == name
+    assert 0 < len(open_dataset(f"{name}:test")) < 20
+    assert hub == ["owner/name/train"]  # once, and no other split
+    with pytest.raises(ValueError, match="'hf:owner/name/train' is not on this machine"):
+        open_dataset("hf:owner/name/train")  # the control: the rest was not fetched
+
+
+@pytest.mark.parametrize("name", ["hf:owner/name[:20]", "hf:owner/name/train[:0]"])
+def test_examples_without_a_split_or_a_number_are_refused(hub, name, tmp_path):
+    with pytest.raises(ValueError, match=r"name a split and how many, such as 'hf:owner/name/trai"):
+        pretrain(name, out=tmp_path / "run", download=True)
+    assert hub == []
+
+
 def test_what_cannot_be_fetched_is_one_line(hub, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"cannot fetch 'hf:owner/none': no such data set$"):
         pretrain("hf:owner/none", out=tmp_path / "run", download=True)
+    with pytest.raises(ValueError, match=r"cannot fetch 'hf:owner/none/train\[:9\]': no such data"):
+        pretrain("hf:owner/none/train[:9]", out=tmp_path / "run", download=True)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ValueError, match="needs the package datasets: pip install datasets"):
         pretrain("hf:owner/name", out=tmp_path / "run", download=True)

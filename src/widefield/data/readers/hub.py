@@ -1,6 +1,7 @@
 """Data sets of the Hugging Face Hub by name: fetched once on request, then read from the cache."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -10,58 +11,93 @@ from widefield.data.examples import Examples
 from widefield.data.readers import tables
 
 PREFIX = "hf:"
+_FIRST = re.compile(r"(.*)\[:(\d+)\]")
 
 
 def fetch(name: str) -> None:
     """Save the data set `hf:OWNER/NAME[/SPLIT]` in the cache, if it is not there yet.
 
     The package `datasets` fetches it and writes Arrow files, which are mapped into memory when they
-    are read. So the data may be larger than the memory, and their order is that of the files.
+    are read. So the data may be larger than the memory, and their order is that of the files. Of
+    `hf:OWNER/NAME/SPLIT[:N]` the first N examples are streamed into one Parquet file, so that the
+    whole may be larger than the disk.
 
     Raises:
         ValueError: the package is missing, or the data set cannot be fetched.
         CacheError: the cache cannot be written.
     """
-    owner, title = name.removeprefix(PREFIX).split("/")[:2]
-    folder = _root() / owner / title
-    if folder.is_dir():
+    path, split, count = _parts(name)
+    target = _root() / path if count is None else _streamed(name)
+    if target.exists():
         return
     try:
         import datasets
     except ImportError:
         raise ValueError(f"'{name}' needs the package datasets: pip install datasets") from None
-    make_cache_folder(folder.parent)
-    draft = folder.with_name(f".{title}.{os.getpid()}.draft")  # another process may fetch it too
+    make_cache_folder(target.parent)
+    draft = target.with_name(f".{target.name}.{os.getpid()}.draft")  # others may fetch it too
     try:
-        datasets.load_dataset(f"{owner}/{title}").save_to_disk(str(draft))
-        if not folder.is_dir():
-            draft.rename(folder)
+        if count is None:
+            datasets.load_dataset(path).save_to_disk(str(draft))
+        else:
+            stream = datasets.load_dataset(path, split=split, streaming=True)
+            stream.take(count).to_parquet(str(draft))
+        if not target.exists():
+            draft.rename(target)
     except Exception as error:  # the package has errors of many libraries
         reason = printable(" ".join(str(error).split()))[:200] or type(error).__name__
         raise ValueError(f"cannot fetch '{name}': {reason}") from error
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        if count is None:
+            shutil.rmtree(draft, ignore_errors=True)
+        else:
+            draft.unlink(missing_ok=True)
 
 
 def read_hub(name: str) -> Examples:
-    """Read a data set, or a split of it, that `fetch` has saved.
+    """Read a data set, a split of it or the first examples of one, that `fetch` has saved.
 
     Raises:
         ValueError: it was not fetched, has several splits or not this one, or is damaged.
     """
-    folder = _root() / name.removeprefix(PREFIX)
-    whole = _root().joinpath(*name.removeprefix(PREFIX).split("/")[:2])
-    if not whole.is_dir():
+    path, split, count = _parts(name)
+    whole = _root() / path if count is None else _streamed(name)
+    if not whole.exists():
         raise ValueError(
             f"'{name}' is not on this machine: add --download to pretrain or plan to fetch it"
         )
+    if count is not None:
+        return tables.read_tables([whole], f"'{name}'")
     splits = sorted(entry.name for entry in whole.iterdir() if entry.is_dir())
-    if splits and (folder == whole or folder.name not in splits):
+    if splits and split not in splits:
         raise ValueError(
             f"'{name}' has the splits {', '.join(map(printable, splits))}: name one of them, such "
-            f"as '{PREFIX}{whole.parent.name}/{whole.name}/{splits[-1]}'"
+            f"as '{PREFIX}{path}/{splits[-1]}'"
         )
-    return tables.read_saved(folder if splits else whole)
+    return tables.read_saved(whole / split if splits and split else whole)
+
+
+def _parts(name: str) -> tuple[str, str | None, int | None]:
+    """Return OWNER/NAME, SPLIT and N of a name.
+
+    Raises:
+        ValueError: N is 0, or there is no split.
+    """
+    first = _FIRST.fullmatch(name)
+    owner, title, *split = (first[1] if first else name).removeprefix(PREFIX).split("/")
+    path, count = f"{owner}/{title}", int(first[2]) if first else None
+    if count == 0 or (first and not split):
+        raise ValueError(
+            f"'{name}' names no examples: name a split and how many, such as "
+            f"'{PREFIX}{path}/train[:1000]'"
+        )
+    return path, split[0] if split else None, count
+
+
+def _streamed(name: str) -> Path:
+    """Return where the first examples of a split are kept."""
+    path, split, count = _parts(name)
+    return _root() / f"{path}.first" / f"{split}-{count}.parquet"
 
 
 def _root() -> Path:
