@@ -27,6 +27,9 @@ tell*.
 cifar10_test.npz, and the same of cifar100 and mnist, with arrays `images`, `labels` and `classes`,
 and recordings in fsdd.npz and noise.npz. `--scale tiny` needs no data and proves that a study runs.
 `--scale gpu` is the paper's own data, encoder and recipe.
+
+Wide features in these results have the input on a grid of 16 x 16, and their probes selected the
+scale by accuracy, as they did before the grid of 32 x 32 ([readout](readout.md)).
 """
 
 

@@ -14,17 +14,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import torch
 
 from widefield.config.recipes import make_recipe
 from widefield.core.hardware import choose_device
-from widefield.data import Loader, open_dataset
+from widefield.data import Loader
 from widefield.encoders import EncoderSettings
 from widefield.train.compiled import check_compile
 
 from .command import Result, command
-from .step import method_step
+from .step import method_step, random_images
 from .timing import TOLERANCE, steady_ratio, turn_by_turn
 
 METHODS = ["view-contrast", "s-diet"]
@@ -57,10 +56,7 @@ def bench(
     """
     device = choose_device("auto")
     encoder = EncoderSettings(name=encoder).resolved(device).name
-    pixels = np.random.default_rng(0).integers(
-        0, 256, (rows, image_size, image_size, 3), dtype=np.uint8
-    )
-    dataset = open_dataset(pixels)
+    dataset = random_images(rows, image_size)
     loader = Loader(dataset, batch_size=batch_size, device=device)
     clock = time.perf_counter if device.type == "cuda" else time.process_time
     ratios: dict[str, float] = {}

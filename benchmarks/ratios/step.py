@@ -67,10 +67,7 @@ def bench(
     """
     device = choose_device("auto")
     encoder = EncoderSettings(name=encoder).resolved(device).name
-    pixels = np.random.default_rng(0).integers(
-        0, 256, (rows, image_size, image_size, 3), dtype=np.uint8
-    )
-    dataset = open_dataset(pixels)
+    dataset = random_images(rows, image_size)
     loader = Loader(dataset, batch_size=batch_size, device=device)
     steps = {"bare": bare_step(encoder, loader, device)}
     known = contestants()
@@ -184,6 +181,12 @@ def split(result: Result) -> dict[str, Result]:
             "machine": result["machine"],
         }
     return parts
+
+
+def random_images(count: int, size: int) -> Dataset:
+    """Return images of random pixels, `count` of `size` x `size`."""
+    shape = (count, size, size, 3)
+    return open_dataset(np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8))
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_
 FIT_EXAMPLES = 5_000
 """Largest number of examples that a readout is fitted on."""
 EXTRA = 384
-"""Directions beside h by default, at most."""
+"""Maximum number of directions beside h by default."""
 _DIM = 512
-"""Width up to which these are more than h has."""
+"""Maximum width of the output by default, unless twice the width of h is larger."""
 _LARGEST_SOURCE = 4096
 """Largest number of features of a source; a wider stage has a coarser grid."""
 _RIDGE = 1e-4
@@ -238,7 +238,8 @@ def fit_readout(
     Args:
         encoder: any module with stages (`stage_maps`).
         batches: images x[B, C, H, W] as the encoder takes them, up to `FIT_EXAMPLES` in all.
-        dim: width of the output; by default 384 more than h, or as many as there are.
+        dim: width of the output; by default 384 more than that of h, at most the larger of 512 and
+            twice that of h, or as many as there are.
         fitted_on: what the images are, for `Readout.config`.
 
     Raises:

@@ -198,7 +198,7 @@ def classify(
         features: pooled, wide for these and directions of earlier stages that pooling hides,
             feature-map for those before pooling, or projected for those after the projector of the
             run; by default pooled or wide, by cross-validation on the labels.
-        dim: width of wide features; by default 384 more than the pooled ones.
+        dim: width of wide features; default: see `fit_readout`.
         image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
             default the size of the encoder, or of the data.
         suggest: number of images to suggest for labeling.

@@ -94,7 +94,7 @@ def probe(
             feature-map for those before pooling, or projected for those after the projector of the
             run; by default pooled, and feature-map under the
             protocol feature-dropout.
-        dim: width of wide features; by default 384 more than the pooled ones.
+        dim: width of wide features; default: see `fit_readout`.
         protocol: linear for the best linear probe on features of plain images; feature-dropout for
             100 epochs of SGD on augmented images, as in that paper: by the run's own views if they
             are trainable, else by expert:feature-dropout. Plants with the option `fresh` are drawn

@@ -82,7 +82,7 @@ def search(
         features: pooled, wide for these and directions of earlier stages that pooling hides,
             feature-map for those before pooling, or projected for those after the projector of the
             run.
-        dim: width of wide features; by default 384 more than the pooled ones.
+        dim: width of wide features; default: see `fit_readout`.
         out: an `.html` file, which loads no other files. A table of the same name, with the suffix
             .csv, is written beside it.
         overwrite: replace existing files.

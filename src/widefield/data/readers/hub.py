@@ -27,7 +27,7 @@ def fetch(name: str) -> None:
         CacheError: the cache cannot be written.
     """
     path, split, count = _parts(name)
-    target = _root() / path if count is None else _streamed(name)
+    target = _kept(path, split, count)
     if target.exists():
         return
     try:
@@ -61,24 +61,24 @@ def read_hub(name: str) -> Examples:
         ValueError: it was not fetched, has several splits or not this one, or is damaged.
     """
     path, split, count = _parts(name)
-    whole = _root() / path if count is None else _streamed(name)
-    if not whole.exists():
+    kept = _kept(path, split, count)
+    if not kept.exists():
         raise ValueError(
             f"'{name}' is not on this machine: add --download to pretrain or plan to fetch it"
         )
     if count is not None:
-        return tables.read_tables([whole], f"'{name}'")
-    splits = sorted(entry.name for entry in whole.iterdir() if entry.is_dir())
+        return tables.read_tables([kept], f"'{name}'")
+    splits = sorted(entry.name for entry in kept.iterdir() if entry.is_dir())
     if splits and split not in splits:
         raise ValueError(
             f"'{name}' has the splits {', '.join(map(printable, splits))}: name one of them, such "
             f"as '{PREFIX}{path}/{splits[-1]}'"
         )
-    return tables.read_saved(whole / split if splits and split else whole)
+    return tables.read_saved(kept / split if splits and split else kept)
 
 
 def _parts(name: str) -> tuple[str, str | None, int | None]:
-    """Return OWNER/NAME, SPLIT and N of a name.
+    """Return OWNER/NAME, SPLIT and N of a name; None where it has none.
 
     Raises:
         ValueError: N is 0, or there is no split.
@@ -94,9 +94,10 @@ def _parts(name: str) -> tuple[str, str | None, int | None]:
     return path, split[0] if split else None, count
 
 
-def _streamed(name: str) -> Path:
-    """Return where the first examples of a split are kept."""
-    path, split, count = _parts(name)
+def _kept(path: str, split: str | None, count: int | None) -> Path:
+    """Return where a data set, or the first examples of a split, is kept."""
+    if count is None:
+        return _root() / path
     return _root() / f"{path}.first" / f"{split}-{count}.parquet"
 
 
