@@ -21,7 +21,7 @@ from widefield.data.decisions import excluded_names, without
 from widefield.data.examples import Examples
 from widefield.data.groups import grouped
 from widefield.data.labels import LabelTable, labeled
-from widefield.data.open_images import Agree, open_images, reason_to_decode
+from widefield.data.open_images import Agree, ImageOptions, open_images, reason_to_decode
 from widefield.data.open_sounds import open_sounds
 from widefield.data.open_windows import open_windows
 from widefield.data.source import Data, read_source
@@ -123,20 +123,16 @@ def open_dataset(
             memory_budget=memory_budget,
             progress=progress,
         )
-    return open_images(
-        spec,
-        examples,
-        size=size,
+    options = ImageOptions(
         max_examples=max_examples,
         black_white=black_white,
-        seed=seed,
-        held_out=held_out,
         fit=fit,
         pixels=pixels,
         memory_budget=memory_budget,
         agree=agree,
         progress=progress,
     )
+    return open_images(spec, examples, size=size, seed=seed, held_out=held_out, options=options)
 
 
 def _without_gaps(examples: Examples) -> Examples:

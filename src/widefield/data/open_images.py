@@ -1,7 +1,7 @@
 """Opening of images: selecting, decoding to one size, planting features."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -46,7 +46,6 @@ from widefield.data.planted import (
     DigitChannel,
     Feature,
     ImageFeature,
-    Overlay,
     StackedDigits,
 )
 from widefield.data.readers.images import common_size, size_for
@@ -61,20 +60,27 @@ _TIMED_FROM = 1_000
 """Number of files from which the time to decode them is estimated first."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions:
+    """Arguments of `open_dataset` that say how images are decoded and kept."""
+
+    max_examples: int | None
+    black_white: BlackWhite | None
+    fit: Fit
+    pixels: PixelStorage
+    memory_budget: int | None
+    agree: Agree
+    progress: ProgressCallback | None
+
+
 def open_images(
     spec: Spec,
     examples: Examples,
     *,
     size: Size | None,
-    max_examples: int | None,
-    black_white: BlackWhite | None,
     seed: int,
     held_out: bool,
-    fit: Fit,
-    pixels: PixelStorage,
-    memory_budget: int | None,
-    agree: Agree,
-    progress: ProgressCallback | None,
+    options: ImageOptions,
 ) -> Dataset:
     """Select and decode images, and plant features; the arguments are those of `open_dataset`.
 
@@ -88,6 +94,7 @@ def open_images(
         )
     features = _features(spec, examples)
     *shape, dtype = _form(examples, size)
+    black_white = options.black_white
     ranges = 1 if black_white is None else len(np.reshape(black_white, (-1, 2)))
     if dtype != np.uint8 and ranges not in (1, shape[2]):
         raise ValueError(
@@ -95,29 +102,18 @@ def open_images(
             f"{ranges}: give data of the channels that the encoder was trained on"
         )
     task = next(iter(examples.labels), None)
-    load = partial(
-        _open,
-        examples=examples,
-        canvas=Canvas(
-            shape=(shape[0], shape[1], shape[2]),
-            seed=seed,
-            held_out=held_out or spec.split == "test",
-            class_ids=None if task is None else examples.labels[task],
-            class_count=0 if task is None else len(examples.classes[task]),
-        ),
-        dtype=dtype,
-        max_examples=max_examples,
-        black_white=black_white,
-        fit=fit,
-        pixels=pixels,
-        memory_budget=memory_budget,
-        agree=agree,
-        progress=progress,
+    canvas = Canvas(
+        shape=(shape[0], shape[1], shape[2]),
+        seed=seed,
+        held_out=held_out or spec.split == "test",
+        class_ids=None if task is None else examples.labels[task],
+        class_count=0 if task is None else len(examples.classes[task]),
     )
-    dataset = load(spec, features)
+    dataset = _Opening(spec, examples, features, canvas, dtype, options).dataset()
     if any(overlay.fresh for overlay in dataset.planted):
-        plain = load(replace(spec, plants=()), [], pixels="decoded").images
-        return replace(dataset, plain=plain)
+        unplanted, decoded = replace(spec, plants=()), replace(options, pixels="decoded")
+        plain = _Opening(unplanted, examples, [], canvas, dtype, decoded).dataset()
+        return replace(dataset, plain=plain.images)
     return dataset
 
 
@@ -160,119 +156,190 @@ def _form(examples: Examples, size: Size | None) -> tuple[int, int, int, "np.dty
     return *(size or (height, width)), channels, stored_type(examples.pixels.dtype)
 
 
-def _open(
-    spec: Spec,
-    features: list[Feature],
-    *,
-    examples: Examples,
-    canvas: Canvas,
-    dtype: "np.dtype[Any]",
-    max_examples: int | None,
-    black_white: BlackWhite | None,
-    fit: Fit,
-    pixels: PixelStorage,
-    memory_budget: int | None,
-    agree: Agree,
-    progress: ProgressCallback | None,
-) -> Dataset:
-    """Select and decode images, draw overlays, append channels."""
-    rows = split_rows(examples, spec)
-    overlays = [feature.draw(canvas) for feature in features if isinstance(feature, ImageFeature)]
-    channel = next((f.draw(canvas) for f in features if isinstance(f, StackedDigits | Bits)), None)
-    *size, channels = canvas.shape
-    shape = (*size, channels + (0 if channel is None else channel.count))
-    whole = (len(balanced_subset(examples, rows, max_examples)), *shape)
-    read = partial(
-        decode_files,
-        examples,
-        rows,
-        max_examples,
-        size=(size[0], size[1]),
-        fit=fit,
-        progress=progress,
-        black_white=black_white,
-    )
+class _Opening:
+    """Selects and decodes the images of one spec, draws overlays and appends channels."""
 
-    def build(out: NDArray[Any], journal: DecodingJournal | None) -> Record:
-        if examples.files is None:
-            target = out[..., :channels]
-            record = copy_pixels(examples, rows, max_examples, target, progress, black_white, fit)
-        else:
-            record = read(out[..., :channels], journal)
-        index = _rows_of(record, examples, rows, max_examples)
-        plant(out[: len(index)], overlays, _of_rows(channel, index))
-        return record
+    def __init__(
+        self,
+        spec: Spec,
+        examples: Examples,
+        features: list[Feature],
+        canvas: Canvas,
+        dtype: "np.dtype[Any]",
+        options: ImageOptions,
+    ) -> None:
+        self.spec, self.examples, self.canvas = spec, examples, canvas
+        self.dtype, self.options = dtype, options
+        self.rows = split_rows(examples, spec)
+        self.overlays = [f.draw(canvas) for f in features if isinstance(f, ImageFeature)]
+        appended = (f.draw(canvas) for f in features if isinstance(f, StackedDigits | Bits))
+        self.channel: Appended | None = next(appended, None)
+        height, width, channels = canvas.shape
+        self.size = (height, width)
+        count = len(balanced_subset(examples, self.rows, options.max_examples))
+        added = 0 if self.channel is None else self.channel.count
+        self.shape = (count, height, width, channels + added)
 
-    origin = examples.origin
+    def dataset(self) -> Dataset:
+        """Return the images, encoded or decoded."""
+        lacking, why_not_encoded = None, reason_to_decode(self.spec, self.examples)
+        if self.options.pixels == "auto" and why_not_encoded is None:
+            key = self.examples.origin and self._key_of_run
+            lacking = space_lacking(self.shape, key, self.options.memory_budget)
+            lacking = self.options.agree(lacking)
+        if self.options.pixels == "encoded" or lacking is not None:
+            return self._encoded(lacking)
+        return self._decoded(why_not_encoded)
 
-    def key(black_white: BlackWhite | None, kept: str = "") -> str:
-        assert origin is not None
-        # Equal for all commands that need the same pixels.
-        plants = list(map(str, spec.plants))
-        planted = (plants, canvas.seed, canvas.held_out) if plants else None
-        named = (spec.base, spec.split) if spec.base in BUILT_IN else None  # share one folder
-        ids = canvas.class_ids if max_examples is not None or channel is not None else None
-        settings = (shape, dtype.str, max_examples, black_white, planted, named, spec.values, fit)
-        options = [option for plant in spec.plants for option in plant.options]
-        digits = [Path(value).expanduser() for name, value in options if name == "source"]
-        # Labels may come from a table.
-        return cache_key((settings, kept), origin(), digest(rows, ids), files=digits)
-
-    def known_key(kept: str = "") -> str:
-        default_key = key(None, kept)  # a run opened its data without `black_white` and found it
-        record = None if black_white is None else read_record(cache_folder() / default_key)
-        found = record is not None and _black_white(record) in (None, black_white)
-        return default_key if found else key(black_white, kept)
-
-    def is_slow() -> bool:
-        if examples.files is None or examples.as_values or len(rows) < _TIMED_FROM:
-            return False
-        return seconds_to_decode(SelectedFiles(examples.files, rows), (size[0], size[1])) > SLOW
-
-    lacking, why_not_encoded = None, reason_to_decode(spec, examples)
-    if pixels == "auto" and why_not_encoded is None:
-        lacking = agree(space_lacking(whole, origin and known_key, memory_budget))
-    if pixels == "encoded" or lacking is not None:
+    def _encoded(self, lacking: str | None) -> Dataset:
+        """Return images that are decoded at each read."""
+        assert self.examples.files is not None
         digests, record, _ = load_or_build(
-            whole[:1],
-            read,
-            key=origin and partial(known_key, "digests"),
+            self.shape[:1],
+            self._read,
+            key=self.examples.origin and partial(self._key_of_run, "digests"),
             dtype=np.uint64,
-            slow=is_slow,
+            slow=self._is_slow,
         )
-        index = _rows_of(record, examples, rows, max_examples)
-        assert examples.files is not None
+        index = self._decoded_rows(record)
+        black_white = self.options.black_white or _black_white(record)
         encoded = EncodedImages(
-            files=SelectedFiles(examples.files, index),
-            names=take(examples.names, index),
-            size=(size[0], size[1]),
-            fit=fit,
-            black_white=cast(Range | None, black_white or _black_white(record)),
+            files=SelectedFiles(self.examples.files, index),
+            names=take(self.examples.names, index),
+            size=self.size,
+            fit=self.options.fit,
+            black_white=cast(Range | None, black_white),
             digests=digests[: len(index)],
         )
         storage = "kept encoded, and decoded at each read" + f": {lacking}" * bool(lacking)
-        images = cast(NDArray[Any], encoded)  # read like one
-        return _dataset(spec, examples, images, record, index, overlays, storage, fit)
-    if origin is not None:
-        images, record, storage = load_or_build(
-            whole,
-            build,
-            key=known_key,
-            budget=memory_budget,
-            dtype=dtype,
-            slow=is_slow,
-            why_not_encoded=why_not_encoded,
+        return self._with_labels(cast(NDArray[Any], encoded), record, storage)  # read like one
+
+    def _decoded(self, why_not_encoded: str | None) -> Dataset:
+        """Return images that are decoded once, with overlays and appended channels."""
+        given = self.examples.pixels
+        if self.examples.origin is not None:
+            images, record, storage = load_or_build(
+                self.shape,
+                self._build,
+                key=self._key_of_run,
+                budget=self.options.memory_budget,
+                dtype=self.dtype,
+                slow=self._is_slow,
+                why_not_encoded=why_not_encoded,
+            )
+        elif given is not None and _is_ready(given, self.shape) and not self.overlays:
+            images, record, storage = given, {}, "used in place, without a copy"
+        else:  # arrays in memory: they fit, and have no identity for a cache key
+            images, record, storage = load_or_build(
+                self.shape, self._build, key=None, dtype=self.dtype
+            )
+        index = self._decoded_rows(record)
+        dataset = self._with_labels(images[: len(index)], record, storage)
+        channel = _of_rows(self.channel, index)
+        if isinstance(channel, DigitChannel):
+            return replace(dataset, stacked=channel)
+        return dataset if channel is None else _with_bits(dataset, channel)
+
+    def _read(self, out: NDArray[Any], journal: DecodingJournal | None) -> Record:
+        """Decode files into pixels [n, H, W, C], or compute their digests [n]."""
+        return decode_files(
+            self.examples,
+            self.rows,
+            self.options.max_examples,
+            out,
+            journal,
+            size=self.size,
+            fit=self.options.fit,
+            progress=self.options.progress,
+            black_white=self.options.black_white,
         )
-    elif examples.pixels is not None and _is_ready(examples.pixels, whole) and not overlays:
-        images, record, storage = examples.pixels, {}, "used in place, without a copy"
-    else:  # arrays in memory: they fit, and have no identity for a cache key
-        images, record, storage = load_or_build(whole, build, key=None, dtype=dtype)
-    index = _rows_of(record, examples, rows, max_examples)
-    dataset = _dataset(spec, examples, images[: len(index)], record, index, overlays, storage, fit)
-    channel = _of_rows(channel, index)
-    if isinstance(channel, DigitChannel):
-        return replace(dataset, stacked=channel)
-    return dataset if channel is None else _with_bits(dataset, channel)
+
+    def _build(self, out: NDArray[Any], journal: DecodingJournal | None) -> Record:
+        """Write all pixels [n, H, W, C], with planted features."""
+        target = out[..., : self.canvas.shape[2]]
+        if self.examples.files is None:
+            record = copy_pixels(
+                self.examples,
+                self.rows,
+                self.options.max_examples,
+                target,
+                self.options.progress,
+                self.options.black_white,
+                self.options.fit,
+            )
+        else:
+            record = self._read(target, journal)
+        index = self._decoded_rows(record)
+        plant(out[: len(index)], self.overlays, _of_rows(self.channel, index))
+        return record
+
+    def _key_of_run(self, kept: str = "") -> str:
+        """Return the key of the pixels as the run has them, whose range of values is known."""
+        given = self.options.black_white
+        default_key = self._key(None, kept)  # a run opened its data without a range and found it
+        record = None if given is None else read_record(cache_folder() / default_key)
+        found = record is not None and _black_white(record) in (None, given)
+        return default_key if found else self._key(given, kept)
+
+    def _key(self, black_white: BlackWhite | None, kept: str) -> str:
+        """Return the key of the cache, equal for all commands that need the same pixels."""
+        spec, canvas, most = self.spec, self.canvas, self.options.max_examples
+        assert self.examples.origin is not None
+        plants = list(map(str, spec.plants))
+        planted = (plants, canvas.seed, canvas.held_out) if plants else None
+        named = (spec.base, spec.split) if spec.base in BUILT_IN else None  # share one folder
+        form = (self.shape[1:], self.dtype.str, most, black_white)
+        settings = (*form, planted, named, spec.values, self.options.fit)
+        options = [option for plant in spec.plants for option in plant.options]
+        digits = [Path(value).expanduser() for name, value in options if name == "source"]
+        # Labels may come from a table.
+        ids = canvas.class_ids if most is not None or self.channel is not None else None
+        rows = digest(self.rows, ids)
+        return cache_key((settings, kept), self.examples.origin(), rows, files=digits)
+
+    def _is_slow(self) -> bool:
+        """Return whether decoding is predicted to take long."""
+        files = self.examples.files
+        if files is None or self.examples.as_values or len(self.rows) < _TIMED_FROM:
+            return False
+        return seconds_to_decode(SelectedFiles(files, self.rows), self.size) > SLOW
+
+    def _decoded_rows(self, record: Record) -> NDArray[np.int64]:
+        """Return the rows of the source that are decoded, in their order."""
+        failed, most = record.get("failed", ()), self.options.max_examples
+        return subset_without(failed, self.examples, self.rows, most)
+
+    def _with_labels(self, images: NDArray[Any], record: Record, storage: str) -> Dataset:
+        """Return images [n, H, W, C] with labels, names and notes."""
+        examples, fit, rows = self.examples, self.options.fit, self._decoded_rows(record)
+        n, index = len(rows), np.arange(len(rows))
+        failed = tuple(Skipped(path, reason) for path, reason in record.get("skipped", ()))
+        skipped = (*examples.skipped, *failed)
+        height, width = images.shape[1:3]
+        notes = [*examples.notes, *split_note(self.spec, n, grouped=examples.groups is not None)]
+        notes += decoding_notes(record, n, (height, width), fit)
+        notes += dark_note(images) + skipped_note(skipped)
+        return Dataset(
+            spec=str(self.spec),
+            images=images,
+            labels={
+                **{task: ids[rows] for task, ids in examples.labels.items()},
+                **{overlay.name: overlay.labels(index) for overlay in self.overlays},
+            },
+            classes={
+                **examples.classes,
+                **{overlay.name: overlay.classes for overlay in self.overlays},
+            },
+            paths=take(examples.names, rows),
+            targets={task: target.subset(rows) for task, target in examples.targets.items()},
+            groups=None if examples.groups is None else examples.groups[rows],
+            skipped=(*skipped, *examples.excluded),
+            notes=tuple(notes),
+            storage=storage,
+            fit=fit,
+            black_white=_black_white(record) if record.get("choices", {}).get("deep") else None,
+            planted=tuple(self.overlays),
+        )
 
 
 def _with_bits(dataset: Dataset, planes: BitPlanes) -> Dataset:
@@ -282,13 +349,6 @@ def _with_bits(dataset: Dataset, planes: BitPlanes) -> Dataset:
     labels = {**dataset.labels, planes.name: planes.labels(np.arange(len(dataset)))}
     classes = {**dataset.classes, planes.name: planes.classes}
     return replace(dataset, labels=labels, classes=classes, bits=planes.count)
-
-
-def _rows_of(
-    record: Record, examples: Examples, rows: NDArray[np.int64], max_examples: int | None
-) -> NDArray[np.int64]:
-    """Return the rows of the source that are decoded, in their order."""
-    return subset_without(record.get("failed", ()), examples, rows, max_examples)
 
 
 def _of_rows(channel: Appended | None, rows: NDArray[np.int64]) -> Appended | None:
@@ -304,40 +364,3 @@ def _is_ready(pixels: NDArray[Any], shape: tuple[int, ...]) -> bool:
 
 def _black_white(record: Record) -> BlackWhite | None:
     return as_black_white(record.get("black_white"))
-
-
-def _dataset(
-    spec: Spec,
-    examples: Examples,
-    images: NDArray[Any],
-    record: Record,
-    rows: NDArray[np.int64],
-    planted: list[Overlay],
-    storage: str,
-    fit: Fit,
-) -> Dataset:
-    n, index = len(rows), np.arange(len(rows))
-    failed = tuple(Skipped(path, reason) for path, reason in record.get("skipped", ()))
-    skipped = (*examples.skipped, *failed)
-    height, width = images.shape[1:3]
-    notes = [*examples.notes, *split_note(spec, n, grouped=examples.groups is not None)]
-    notes += decoding_notes(record, n, (height, width), fit)
-    notes += dark_note(images) + skipped_note(skipped)
-    return Dataset(
-        spec=str(spec),
-        images=images,
-        labels={
-            **{task: ids[rows] for task, ids in examples.labels.items()},
-            **{overlay.name: overlay.labels(index) for overlay in planted},
-        },
-        classes={**examples.classes, **{overlay.name: overlay.classes for overlay in planted}},
-        paths=take(examples.names, rows),
-        targets={task: target.subset(rows) for task, target in examples.targets.items()},
-        groups=None if examples.groups is None else examples.groups[rows],
-        skipped=(*skipped, *examples.excluded),
-        notes=tuple(notes),
-        storage=storage,
-        fit=fit,
-        black_white=_black_white(record) if record.get("choices", {}).get("deep") else None,
-        planted=tuple(planted),
-    )
