@@ -18,7 +18,7 @@ from studies.study import TINY, Arm, Finding, Measured, Scale, SeedRuns, cpu_stu
 from studies.trained import Sets, Trained, accuracies, accuracy_of_others, features, labeled, scores
 from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
-from widefield.encoders import Encoder, Wide
+from widefield.encoders import Encoder, Readout, Wide
 from widefield.encoders.readout import EXTRA, inverse_deviation, leading_directions, source_features
 from widefield.evaluation.wide import fit_on_dataset
 from widefield.metrics import density_clusters, neighbor_graph, suspected_labels, tsne_map
@@ -32,7 +32,9 @@ CIFAR = ("cifar10", "cifar10+digits", "cifar10+shapes", "cifar10+square")
 DATA = (*CIFAR, "mnist", "photos", "spoken")
 LARGE_DATA = ("cifar10", "cifar10+digits", "cifar10+square", "mnist")
 SCORED = 2_000
-"""Examples that probes are scored on, at most; the photographs have 1,000."""
+"""Examples that probes are scored on, at most."""
+PHOTOS, SCORED_PHOTOS = 4_000, 1_000
+"""Photographs that probes are fitted and scored on; there are no more."""
 SPOKEN = 2_000
 """Recordings that probes are fitted on, of 3,000."""
 CPU = torch.device("cpu")
@@ -49,8 +51,8 @@ def open_sets(packs: Packs, name: str, n: int, seed: int, *, choice: bool = Fals
     if name == "spoken":
         return _spoken(packs, min(n, SPOKEN), seed)
     if name == "photos":
-        train = open_dataset("photos:train", max_examples=n)
-        return train, open_dataset("photos:test", max_examples=min(n, SCORED))
+        train = open_dataset("photos:train", max_examples=min(n, PHOTOS))
+        return train, open_dataset("photos:test", max_examples=min(n, SCORED_PHOTOS))
     base, _, plant = name.partition("+")
     known = f"{base}+{plant}" if plant in ("digits", "shapes") else base
     form: dict[str, Any] = {"image_size": 32, "seed": seed}
@@ -354,7 +356,7 @@ def reductions(trained: Trained) -> Measured:
     encoder, sets = probed_with(trained)
     readout = fit_on_dataset(encoder, sets[0], device=CPU)
     with torch.no_grad():
-        raw = [_sources(encoder, d, readout.config.sources) for d in sets]
+        raw = [_sources(encoder, d, readout) for d in sets]
     h = standardized(raw[0][0], raw[1][0])
     sources = [standardized(*pair) for pair in zip(raw[0][1], raw[1][1], strict=True)]
     widths = [source.width for source in readout.config.sources]
@@ -374,10 +376,11 @@ def reductions(trained: Trained) -> Measured:
     return {f"{task}, {name}, %": v for name, a in accuracy.items() for task, v in a.items()}
 
 
-def _sources(encoder: nn.Module, dataset: Dataset, kept: Any) -> tuple[Tensor, list[Tensor]]:
+def _sources(encoder: nn.Module, dataset: Dataset, readout: Readout) -> tuple[Tensor, list[Tensor]]:
     """Return pooled features and the columns of each source of a readout."""
     batches = torch.split(image_batch(dataset.images, CPU), 250)
-    h, sources = zip(*(source_features(encoder, x, kept) for x in batches), strict=True)
+    found = (source_features(encoder, x, readout.config.sources) for x in batches)
+    h, sources = zip(*((h, readout.with_patches(s)) for h, s in found), strict=True)
     return torch.cat(h), [torch.cat(parts) for parts in zip(*sources, strict=True)]
 
 

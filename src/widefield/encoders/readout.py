@@ -1,7 +1,8 @@
 """The wide readout: pooled features h, and directions of earlier stages that h leaves out.
 
-Sources s_1, s_2, ... are maps of stages, averaged over a grid, flattened and standardized. In this
-order, with o the output so far (at first h, standardized):
+Sources s_1, s_2, ... are maps of stages and of the input, averaged over a grid, flattened and
+standardized; the last one has random filters of the input (`encoders/patches.py`). In this order,
+with o the output so far (at first h, standardized):
 
     B = argmin_B E |s - B o|^2                  least squares
     V = the k leading eigenvectors of Cov(s - B o)
@@ -16,15 +17,22 @@ Our method. Related: Head2Toe (Evci et al. 2022) and the linear probes of DINOv2
 take features of several layers too.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from widefield.core.modes import eval_mode
+from widefield.encoders.patches import (
+    filter_shape,
+    fit_patch_filters,
+    grid_means,
+    grid_of,
+    patch_features,
+)
 from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
 
 FIT_EXAMPLES = 5_000
@@ -39,13 +47,19 @@ _RIDGE = 1e-4
 """Ridge of the least squares, relative to the variance of a standardized feature."""
 _ITERATIONS = 8
 """Steps of the subspace iteration."""
+_BATCH = 250
+"""Inputs filtered at a time."""
 _OVERSAMPLING = 16
 """Further directions of the subspace iteration, which are not kept."""
 
 
+PATCHES = "patches"
+"""Name of the source of random filters of the input."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A stage, averaged over a grid of at most `side` x `side` positions."""
+    """A stage or `patches`, averaged over a grid of at most `side` x `side` positions."""
 
     stage: str
     side: int
@@ -60,17 +74,7 @@ class Source:
 
     def features(self, x: Tensor) -> Tensor:
         """Return the means over the grid, [B, K g g'], of a map [B, K, h, w]."""
-        height, width = x.shape[-2:]
-        if height == 1:  # windows and waveforms: as many positions, along time
-            grid = (1, min(width, self.side**2))
-        else:
-            grid = (min(height, self.side), min(width, self.side))
-        if height % grid[0] or width % grid[1]:
-            return functional.adaptive_avg_pool2d(x, grid).flatten(1)
-        if grid == (height, width):
-            return x.flatten(1)
-        # The same means where cells have equal sizes, in less time.
-        return functional.avg_pool2d(x, (height // grid[0], width // grid[1])).flatten(1)
+        return grid_means(x, self.side)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +91,15 @@ class ReadoutConfig:
     examples: int
     variance: tuple[float, ...]
     """Share of each source's variance that a linear map of the output explains, on these."""
+    filtered: tuple[int, int, int] | None = None
+    """C, h, w of the input on the grid of its source, which patches are taken from."""
 
     def __post_init__(self) -> None:
         """Check values that may come from a file."""
         stages = [source.stage for source in self.sources]
         assert len(set(stages)) == len(stages), "a stage has one grid"
+        assert (PATCHES in stages) == (self.filtered is not None)
+        assert PATCHES not in stages or stages[-2:] == [INPUT, PATCHES]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -126,6 +134,10 @@ class Readout(nn.Module):
             key = buffer_name(name)
             self.register_buffer(f"{key}_mean", torch.zeros(size))
             self.register_buffer(f"{key}_directions", torch.zeros(size, source.width))
+        if config.filtered is not None:
+            shape = filter_shape(config.filtered)
+            self.register_buffer("filters", torch.zeros(shape))
+            self.register_buffer("offset", torch.zeros(shape[0]))
 
     if TYPE_CHECKING:
 
@@ -140,9 +152,12 @@ class Readout(nn.Module):
     def forward(self, h: Tensor, sources: Sequence[Tensor]) -> Tensor:
         """Return the output of features h[B, D] and those of each source [B, K g g'].
 
+        Those of `patches` may be left out.
+
         Raises:
             ValueError: features of other widths than the readout was fitted on.
         """
+        sources = self.with_patches(sources)
         means = [self.get_buffer(f"{buffer_name(name)}_mean") for name in self.config.names]
         fitted, given = ([x.shape[-1] for x in xs] for xs in ((self.mean, *means), (h, *sources)))
         if fitted != given:
@@ -155,6 +170,17 @@ class Readout(nn.Module):
             directions = self.directions(name)
             parts.append(torch.addmm(-(mean @ directions), s, directions))  # (s - mean) directions
         return torch.cat(parts, dim=1)
+
+    def with_patches(self, sources: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return the features of all sources: those of `patches` follow from those of the input."""
+        shape, last = self.config.filtered, self.config.sources[-1]
+        if shape is None or len(sources) == len(self.config.sources):
+            return sources
+        if sources[-1].shape[1] != math.prod(shape):
+            return sources  # `forward` refuses them
+        filters, offset = self.get_buffer("filters"), self.get_buffer("offset")
+        x = sources[-1].reshape(-1, *shape)
+        return [*sources, patch_features(x, filters, offset, last.side)]
 
     def directions(self, name: str) -> Tensor:
         """Return the directions of a source, such as `s3@4`, [K g g', width]."""
@@ -238,11 +264,17 @@ def fit_readout(
         ValueError: an encoder without stages, fewer than two examples, features that are not
             finite, or a `dim` of at most the width of h, or of more than there are.
     """
-    h, features, sources, shape = _collect(encoder, batches, dim)
+    h, features, sources, shape, grid = _collect(encoder, batches, dim)
     if len(h) < 2:
         raise ValueError(f"a readout is fitted on two examples or more, and there are {len(h)}")
     if not (h.isfinite().all() and all(s.isfinite().all() for s in features)):
         raise ValueError("the features of the encoder contain NaN or infinity: train it again")
+    x = features[-1].reshape(-1, *grid)
+    filters, offset = fit_patch_filters(x)
+    parts = (
+        patch_features(part, filters, offset, sources[-1].side) for part in torch.split(x, _BATCH)
+    )
+    features.append(torch.cat(list(parts)))
     mean, scale = h.mean(0), inverse_deviation(h.std(0))
     output = (h - mean) * scale
     kept, means, directions = [], [], []
@@ -265,6 +297,7 @@ def fit_readout(
         fitted_on=fitted_on,
         examples=len(h),
         variance=explained(output, features),
+        filtered=grid,
     )
     readout = Readout(config, [len(center) for center in means]).to(h.device)
     if dim is not None and readout.dim != dim:
@@ -272,7 +305,7 @@ def fit_readout(
             f"dim is {dim}, and {len(h)} examples of this encoder have {readout.dim} such features "
             "or fewer: give at most as many, or more examples"
         )
-    buffers = {"mean": mean, "scale": scale}
+    buffers = {"mean": mean, "scale": scale, "filters": filters, "offset": offset}
     for name, center, direction in zip(config.names, means, directions, strict=True):
         buffers |= {
             f"{buffer_name(name)}_mean": center,
@@ -285,21 +318,21 @@ def fit_readout(
 def default_sources(stages: Sequence[str], extra: int = EXTRA) -> tuple[Source, ...]:
     """Return the sources of an encoder with these stages, in the order in which they are fitted.
 
-    These are all stages but the last, backwards, then the input. The first of them, the last stage
-    but one, and the input have half as many directions again as each other one.
+    These are the two stages before the last one, backwards, then the input and its patches, which
+    have what still earlier stages have. All have as many directions.
 
     Example:
         >>> sources = default_sources(["input", "stem", "s1", "s2", "s3", "s4"])
         >>> [(source.stage, source.side, source.width) for source in sources]
-        [('s3', 4, 96), ('s2', 4, 64), ('s1', 4, 64), ('stem', 4, 64), ('input', 32, 96)]
+        [('s3', 4, 96), ('s2', 4, 96), ('input', 32, 96), ('patches', 4, 96)]
     """
     inner = [name for name in stages if name != INPUT and "." not in name]
-    inner = inner[:-1] or inner
-    share = max(1, extra // (len(inner) + 2))
-    ends = extra - share * (len(inner) - 1)
-    widths = [max(1, ends // 2), *[share] * (len(inner) - 1)]
-    grids = [Source(stage=n, side=4, width=k) for n, k in zip(reversed(inner), widths, strict=True)]
-    return (*grids, Source(stage=INPUT, side=32, width=max(1, ends - ends // 2)))
+    sides = {**dict.fromkeys(reversed(inner[-3:-1] or inner), 4), INPUT: 32, PATCHES: 4}
+    width, rest = divmod(max(extra, len(sides)), len(sides))
+    return tuple(
+        Source(stage=name, side=side, width=width + (i < rest))
+        for i, (name, side) in enumerate(sides.items())
+    )
 
 
 def explained(output: Tensor, sources: Sequence[Tensor]) -> tuple[float, ...]:
@@ -327,7 +360,8 @@ def source_features(
 ) -> tuple[Tensor, list[Tensor]]:
     """Return h [B, D] and the features [B, K g g'] of each source, of images x[B, C, H, W].
 
-    `stages` are those of `find_stages`, if they are known.
+    Those of `patches` are left out: a readout computes them. `stages` are those of `find_stages`,
+    if they are known.
     """
     stages = _needed(stages or find_stages(encoder, x[:2]), sources)
     known = {source.stage: source for source in sources}
@@ -336,17 +370,20 @@ def source_features(
         return known[name].features(x) if name in known else x[:0]
 
     h, features = forward_with_maps(encoder, x, stages, averaged)
-    return h.float(), [features[source.stage].float() for source in sources]
+    return h.float(), [features[name].float() for name in known if name != PATCHES]
 
 
 def _collect(
     encoder: nn.Module, batches: Iterable[Tensor], dim: int | None
-) -> tuple[Tensor, list[Tensor], tuple[Source, ...], tuple[int, int, int]]:
-    """Return h [n, D], the features of each source [n, K g g'], the sources and the shape of x."""
+) -> tuple[Tensor, list[Tensor], tuple[Source, ...], tuple[int, int, int], tuple[int, int, int]]:
+    """Return h [n, D], features of each source [n, K g g'], the sources, and two shapes.
+
+    These are C, H, W of the images, and C, h, w of the network's input on its grid.
+    """
     sources: tuple[Source, ...] = ()
     stages: tuple[EncoderStage, ...] = ()
     rows: list[tuple[Tensor, list[Tensor]]] = []
-    shape, count = (0, 0, 0), 0
+    shape, grid, count = (0, 0, 0), (0, 0, 0), 0
     with eval_mode(encoder), torch.no_grad():
         for x in batches:
             if not sources:
@@ -355,6 +392,8 @@ def _collect(
                 extra = _extra(dim, h.shape[1])
                 sources = tuple(_fitting(s, maps) for s in default_sources(list(maps), extra))
                 shape = (x.shape[1], x.shape[2], x.shape[3])
+                channels, height, width = maps[INPUT].shape[1:]
+                grid = (channels, *grid_of(height, width, sources[-2].side))
             x = x[: FIT_EXAMPLES - count]
             rows.append(source_features(encoder, x, sources, stages))
             count += len(x)
@@ -366,6 +405,7 @@ def _collect(
         [torch.cat(parts) for parts in zip(*(s for _, s in rows), strict=True)],
         sources,
         shape,
+        grid,
     )
 
 
@@ -379,6 +419,8 @@ def _extra(dim: int | None, pooled: int) -> int:
 def _fitting(source: Source, maps: Mapping[str, Tensor]) -> Source:
     """Return the source with the finest grid of at most `_LARGEST_SOURCE` features."""
     side = source.side
+    if source.stage == PATCHES:
+        return source
     while side > 1 and maps[source.stage].shape[1] * side**2 > _LARGEST_SOURCE:
         side //= 2
     return Source(stage=source.stage, side=side, width=source.width)
@@ -391,13 +433,14 @@ def _needed(stages: Sequence[EncoderStage], sources: Sequence[Source]) -> tuple[
         ValueError: one is not a stage of the encoder.
     """
     known = {stage.name: stage for stage in stages}
-    for source in sources:
-        if source.stage not in known:
+    names = dict.fromkeys(source.stage for source in sources if source.stage != PATCHES)
+    for name in names:
+        if name not in known:
             raise ValueError(
-                f"the readout takes stage {source.stage!r}, and the encoder has "
+                f"the readout takes stage {name!r}, and the encoder has "
                 f"{', '.join(known)}: fit a readout of this encoder"
             )
-    return tuple(known[name] for name in dict.fromkeys(source.stage for source in sources))
+    return tuple(known[name] for name in names)
 
 
 def _gram_factor(o: Tensor) -> Tensor:

@@ -53,8 +53,14 @@ def load_readout(folder: str | Path) -> Readout | None:
 def _read_config(values: Any) -> ReadoutConfig:
     sources = tuple(Source(**source) for source in values["sources"])
     shape = tuple(values["input_shape"])
-    numbers = (*shape, values["pooled"], values["examples"])
-    if len(shape) != 3 or not all(type(n) is int and 0 < n < 2**31 for n in numbers):
+    filtered = values.get("filtered")
+    filtered = None if filtered is None else tuple(filtered)
+    numbers = (*shape, *(filtered or ()), values["pooled"], values["examples"])
+    if (
+        len(shape) != 3
+        or len(filtered or shape) != 3
+        or not all(type(n) is int and 0 < n < 2**31 for n in numbers)
+    ):
         raise ValueError("its sizes are not positive integers")
     if len(values["variance"]) != len(sources) or not isinstance(values["fitted_on"], str):
         raise ValueError("its fields are of other types")
@@ -63,6 +69,7 @@ def _read_config(values: Any) -> ReadoutConfig:
             **values,
             "sources": sources,
             "input_shape": shape,
+            "filtered": filtered,
             "variance": tuple(values["variance"]),
         }
     )

@@ -51,10 +51,16 @@ def wide() -> Wide:
     return Wide(encoder, fit_readout(encoder, images(400).split(64), dim=21)).eval()
 
 
+def features_of(wide: Wide, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Return the pooled features of images and those of all sources."""
+    h, features = source_features(wide.encoder, x, wide.readout.config.sources)
+    return h, list(wide.readout.with_patches(features))
+
+
 def test_directions_are_the_leading_eigenvectors_of_what_the_output_leaves_out(wide: Wide) -> None:
     x = images(400)
     with torch.no_grad():
-        h, features = source_features(wide.encoder, x, wide.readout.config.sources)
+        h, features = features_of(wide, x)
         output = wide(x).double()
     width = h.shape[1]
     for source, name, s in zip(
@@ -74,7 +80,7 @@ def test_directions_are_the_leading_eigenvectors_of_what_the_output_leaves_out(w
 def test_a_linear_map_of_the_output_gives_h_and_every_direction(wide: Wide) -> None:
     x = images(200, seed=1)  # others than those it was fitted on
     with torch.no_grad():
-        h, features = source_features(wide.encoder, x, wide.readout.config.sources)
+        h, features = features_of(wide, x)
         output = wide(x).double()
     output = torch.cat([output, torch.ones(len(output), 1)], dim=1)
     kept = [
@@ -89,7 +95,7 @@ def test_a_linear_map_of_the_output_gives_h_and_every_direction(wide: Wide) -> N
 def test_the_share_of_variance_is_that_of_least_squares(wide: Wide) -> None:
     x = images(400)
     with torch.no_grad():
-        _, features = source_features(wide.encoder, x, wide.readout.config.sources)
+        _, features = features_of(wide, x)
         o = wide(x).double()
     o -= o.mean(0)
     for s, share in zip(features, wide.readout.config.variance, strict=True):
@@ -138,15 +144,45 @@ def test_a_place_that_pooling_hides_is_predicted_from_the_wide_readout_alone() -
     assert accuracy(torch.cat([h, random], dim=1)) < 0.6
 
 
+def test_a_place_of_either_sign_is_predicted_from_the_patches() -> None:
+    """A square is lighter or darker than the image, so that no linear map of pixels has its place.
+
+    The stage of the encoder is linear too.
+    """
+    generator = torch.Generator().manual_seed(0)
+    x = 0.5 + 0.1 * torch.rand(900, 3, 16, 16, generator=generator)
+    y = torch.randint(4, (900,), generator=generator)
+    sign = torch.randint(2, (900,), generator=generator) * 2 - 1
+    for i, k in enumerate(y.tolist()):
+        row, column = 2 + 8 * (k // 2), 2 + 8 * (k % 2)
+        x[i, :, row : row + 4, column : column + 4] += 0.4 * sign[i]
+    encoder = Pooled()
+    wide = Wide(encoder, fit_readout(encoder, x[:600].split(100), dim=65)).eval()
+    with torch.no_grad():
+        o = wide(x)
+    width = wide.readout.config.sources[-1].width
+
+    def accuracy(features: Tensor) -> float:
+        labels = ({"place": y[:600]}, {"place": y[600:]})
+        probe = fit_linear(
+            features[:600], labels[0], features[600:], labels[1], classes={"place": 4}
+        )
+        return probe["place"].accuracy
+
+    assert accuracy(o) > 0.95
+    assert accuracy(o[:, :-width]) < 0.6  # the control: the same without the patches
+
+
 def test_sources_of_a_transformer_are_patch_tokens_of_its_blocks() -> None:
     stages = ["input", "b3", "b3.class", "b6", "b6.class", "b9", "b9.class", "b12", "b12.class"]
-    assert [source.stage for source in default_sources(stages)] == ["b9", "b6", "b3", "input"]
+    sources = [source.stage for source in default_sources(stages)]
+    assert sources == ["b9", "b6", "input", "patches"]
 
 
 def test_wide_stages_have_a_coarser_grid() -> None:
     encoder = build_encoder("resnet18", seed=0)  # 256 channels in its third stage
     readout = fit_readout(encoder, [torch.rand(40, 3, 32, 32)], dim=520)
-    assert readout.config.names == ("s3@4", "s2@4", "s1@4", "stem@4", "input@32")
+    assert readout.config.names == ("s3@4", "s2@4", "input@32", "patches@4")
     assert Source(stage="s", side=4, width=1).features(torch.rand(2, 5, 3, 9)).shape == (2, 5 * 12)
     assert Source(stage="s", side=4, width=1).features(torch.rand(2, 5, 1, 9)).shape == (2, 45)
 
@@ -206,7 +242,7 @@ def test_what_cannot_be_fitted_is_refused() -> None:
         ValueError, match="dim is 5, and there are 5 pooled features: give a larger"
     ):
         fit_readout(encoder, [images(9)], dim=5)
-    with pytest.raises(ValueError, match="dim is 900, and 9 examples of this encoder have 21 such"):
+    with pytest.raises(ValueError, match="dim is 900, and 9 examples of this encoder have 29 such"):
         fit_readout(encoder, [images(9)], dim=900)
     with pytest.raises(ValueError, match="no stages are found"):
         fit_readout(nn.Sequential(nn.Flatten(), nn.Linear(768, 4)), [images(9)])

@@ -1,0 +1,94 @@
+"""Random filters of whitened patches of the input: local features that no training has lost.
+
+For patches p in R^K of 3 x 3 positions of the input, scaled to variance 1 on average:
+
+    C = E[p p^T] + epsilon I                           covariance, after the mean is subtracted
+    f_j(p) = max(0, q_j^T C^(-1/2) p)                  q_1, q_2, ... random and orthonormal
+
+A source of the wide readout has the mean of each f_j over the cells of a grid. Neighboring pixels
+are nearly equal, so without C^(-1/2) all filters would respond to brightness.
+
+Source: Coates, Ng & Lee (2011), with random filters in place of learned ones.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+COUNT = 16
+"""Number of filters."""
+_SIDE = 3
+"""Height and width of a patch; 1 where the input is smaller, as the height of windows is."""
+_EPSILON = 1e-2
+"""Added to the eigenvalues of the covariance, relative to their mean."""
+_FITTED_ON = 1_000
+"""Largest number of inputs that the covariance is taken from."""
+
+
+def fit_patch_filters(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return filters [16, C, 3, 3] and offsets [16] for inputs x[n, C, h, w].
+
+    Example:
+        >>> x = torch.randn(10, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+        >>> filters, offset = fit_patch_filters(x)
+        >>> filters.shape, offset.shape
+        (torch.Size([16, 3, 3, 3]), torch.Size([16]))
+    """
+    x = x[:: max(1, len(x) // _FITTED_ON)]
+    shape = filter_shape(x.shape[1:])
+    patches = functional.unfold(x, shape[2:]).mT.flatten(0, 1).double()  # [n P, K]
+    mean = patches.mean(0)
+    covariance = (patches - mean).T @ (patches - mean) / len(patches)
+    values, vectors = torch.linalg.eigh(covariance)
+    scale = values.mean().clamp_min(torch.finfo(x.dtype).tiny)  # constant inputs have 0
+    whitening = (vectors * (values / scale + _EPSILON).rsqrt()) @ vectors.T / scale.sqrt()
+    filters = _orthonormal(COUNT, len(mean)).to(whitening) @ whitening
+    return filters.float().reshape(shape), -(filters @ mean).float()
+
+
+def filter_shape(shape: Sequence[int]) -> tuple[int, int, int, int]:
+    """Return the shape of the filters for inputs of shape C, h, w."""
+    channels, height, width = shape
+    rows, columns = (_SIDE if side >= _SIDE else 1 for side in (height, width))
+    return COUNT, channels, rows, columns
+
+
+def patch_features(x: Tensor, filters: Tensor, offset: Tensor, side: int) -> Tensor:
+    """Return the means [n, 16 g g'] of filtered inputs x[n, C, h, w] over a grid, see `grid_of`."""
+    padding = (filters.shape[2] // 2, filters.shape[3] // 2)
+    x = x.contiguous(memory_format=torch.channels_last)  # an eighth of the time on a CPU
+    return grid_means(functional.conv2d(x, filters, offset, padding=padding).relu_(), side)
+
+
+def _orthonormal(count: int, dim: int) -> Tensor:
+    """Return random unit vectors [count, dim]; each `dim` of them in turn are orthogonal."""
+    generator = torch.Generator().manual_seed(0)
+    parts = []
+    for start in range(0, count, dim):
+        square = torch.randn(dim, min(dim, count - start), generator=generator).double()
+        parts.append(torch.linalg.qr(square)[0].T)
+    return torch.cat(parts)
+
+
+def grid_of(height: int, width: int, side: int) -> tuple[int, int]:
+    """Return rows and columns of the grid of at most `side` x `side` cells of a map.
+
+    Maps of height 1, of windows and waveforms, have as many cells in a row.
+    """
+    if height == 1:
+        return 1, min(width, side**2)
+    return min(height, side), min(width, side)
+
+
+def grid_means(x: Tensor, side: int) -> Tensor:
+    """Return the means over the cells of a grid, [B, K g g'], of a map [B, K, h, w]."""
+    height, width = x.shape[-2:]
+    rows, columns = grid_of(height, width, side)
+    if height % rows or width % columns:
+        return functional.adaptive_avg_pool2d(x, (rows, columns)).flatten(1)
+    if (rows, columns) == (height, width):
+        return x.flatten(1)
+    # The same means where cells have equal sizes, in less time.
+    return functional.avg_pool2d(x, (height // rows, width // columns)).flatten(1)
