@@ -28,8 +28,9 @@ cifar10_test.npz, and the same of cifar100 and mnist, with arrays `images`, `lab
 and recordings in fsdd.npz and noise.npz. `--scale tiny` needs no data and proves that a study runs.
 `--scale gpu` is the paper's own data, encoder and recipe.
 
-Wide features in these results have the input on a grid of 16 x 16, and their probes selected the
-scale by accuracy, as they did before the grid of 32 x 32 ([readout](readout.md)).
+Wide features in these results are those of an earlier readout: all stages but the last, the input
+on a grid of 16 x 16, and no patches ([readout](readout.md)). Their probes selected the scale by
+accuracy.
 """
 
 
