@@ -53,7 +53,7 @@ _OVERSAMPLING = 16
 """Further directions of the subspace iteration, which are not kept."""
 
 
-PATCHES = "patches"
+PATCH_FILTERS = "patches"
 """Name of the source of random filters of the input."""
 
 
@@ -98,8 +98,8 @@ class ReadoutConfig:
         """Check values that may come from a file."""
         stages = [source.stage for source in self.sources]
         assert len(set(stages)) == len(stages), "a stage has one grid"
-        assert (PATCHES in stages) == (self.filtered is not None)
-        assert PATCHES not in stages or stages[-2:] == [INPUT, PATCHES]
+        assert (PATCH_FILTERS in stages) == (self.filtered is not None)
+        assert PATCH_FILTERS not in stages or stages[-2:] == [INPUT, PATCH_FILTERS]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -327,7 +327,7 @@ def default_sources(stages: Sequence[str], extra: int = EXTRA) -> tuple[Source, 
         [('s3', 4, 96), ('s2', 4, 96), ('input', 32, 96), ('patches', 4, 96)]
     """
     inner = [name for name in stages if name != INPUT and "." not in name]
-    sides = {**dict.fromkeys(reversed(inner[-3:-1] or inner), 4), INPUT: 32, PATCHES: 4}
+    sides = {**dict.fromkeys(reversed(inner[-3:-1] or inner), 4), INPUT: 32, PATCH_FILTERS: 4}
     width, rest = divmod(max(extra, len(sides)), len(sides))
     return tuple(
         Source(stage=name, side=side, width=width + (i < rest))
@@ -370,7 +370,7 @@ def source_features(
         return known[name].features(x) if name in known else x[:0]
 
     h, features = forward_with_maps(encoder, x, stages, averaged)
-    return h.float(), [features[name].float() for name in known if name != PATCHES]
+    return h.float(), [features[name].float() for name in known if name != PATCH_FILTERS]
 
 
 def _collect(
@@ -419,7 +419,7 @@ def _extra(dim: int | None, pooled: int) -> int:
 def _fitting(source: Source, maps: Mapping[str, Tensor]) -> Source:
     """Return the source with the finest grid of at most `_LARGEST_SOURCE` features."""
     side = source.side
-    if source.stage == PATCHES:
+    if source.stage == PATCH_FILTERS:
         return source
     while side > 1 and maps[source.stage].shape[1] * side**2 > _LARGEST_SOURCE:
         side //= 2
@@ -433,7 +433,7 @@ def _needed(stages: Sequence[EncoderStage], sources: Sequence[Source]) -> tuple[
         ValueError: one is not a stage of the encoder.
     """
     known = {stage.name: stage for stage in stages}
-    names = dict.fromkeys(source.stage for source in sources if source.stage != PATCHES)
+    names = dict.fromkeys(source.stage for source in sources if source.stage != PATCH_FILTERS)
     for name in names:
         if name not in known:
             raise ValueError(

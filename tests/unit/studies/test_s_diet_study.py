@@ -78,12 +78,14 @@ def test_neighbors_in_a_map_are_of_the_class_of_their_cluster():
 def test_gradients_are_equal_where_the_batch_is_all_examples():
     g = torch.Generator().manual_seed(0)
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(12, 5))
+    for parameter in encoder.parameters():
+        nn.init.normal_(parameter, generator=g)
     view, rows = torch.rand(6, 3, 2, 2, generator=g), torch.randn(60, 5, generator=g)
     index = torch.arange(6)
     of_all = s_diet_steps.cosine(encoder, nn.Identity(), view, index, rows[:6])
     of_some = s_diet_steps.cosine(encoder, nn.Identity(), view, index, rows)
     assert of_all == pytest.approx(1)
-    assert 0 < of_some < 0.999
+    assert of_some < 0.999
 
 
 @pytest.mark.parametrize("method", ["s-diet", "diet", "byol"])
