@@ -547,18 +547,17 @@ READOUT_REDUCTIONS = replace(
     ),
 )
 
-READOUT_SOURCES = replace(
-    READOUT_FLOORS,
+READOUT_SOURCES = cpu_study(
     id="readout-sources",
     question="Which stages, and which features of the input, belong in the wide readout?",
+    tiny="its measures take a minute",
+    cpu=replace(READOUT_FLOORS.scales["cpu"], seeds=(0,)),
     arms={
         name: replace(arm, about={**arm.about, "choice": True})
         for name, arm in READOUT_FLOORS.arms.items()
         if arm.settings is not None and arm.about["probed"] in (*CIFAR, "mnist", "photos")
     },
-    scales={"cpu": replace(READOUT_FLOORS.scales["cpu"], seeds=(0,))},
     measure=by_sources,
-    findings=(),
     conclusion=(
         "Scored on further images of the training file; photographs on their test file. Filters of "
         "whitened patches raise nearly every accuracy, most where the encoder has lost a feature: "
