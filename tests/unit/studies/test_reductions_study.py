@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional
 
-from studies.readout import group_lasso, residuals, standardized
+from studies.readout import beside, group_lasso, standardized
 
 
 def test_group_lasso_minimizes_its_objective() -> None:
@@ -30,7 +30,7 @@ def test_residuals_are_uncorrelated_with_the_pooled_features() -> None:
     h = torch.randn(200, 4, generator=generator)
     source = h @ torch.randn(4, 10, generator=generator) + torch.randn(200, 10, generator=generator)
     pair, other = standardized(h, h[:50]), standardized(source, source[:50])
-    output, scored = residuals(pair, [other], [3])
+    output, scored = beside(pair, [other], [3], residuals=True)
     assert output.shape == (200, 7)
     assert (output[:, :4].T @ output[:, 4:] / 200).abs().max() < 1e-5
     assert torch.allclose(scored, output[:50], atol=1e-5)
