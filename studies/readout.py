@@ -558,12 +558,7 @@ READOUT_SOURCES = cpu_study(
         if arm.settings is not None and arm.about["probed"] in (*CIFAR, "mnist", "photos")
     },
     measure=by_sources,
-    conclusion=(
-        "Scored on further images of the training file; photographs on their test file. Filters of "
-        "whitened patches raise nearly every accuracy, most where the encoder has lost a feature: "
-        "the quadrant of a square in a vision transformer, a planted shape. Filters of patches "
-        "that are not whitened do less. With patches, the earliest stages can be left out."
-    ),
+    conclusion=("Scored on further images of the training file; photographs on their test file."),
 )
 
 STUDIES = [READOUT_FLOORS, READOUT_FEW, READOUT_REDUCTIONS, READOUT_SOURCES]

@@ -1,8 +1,9 @@
-"""Random filters of whitened patches of the input: local features that no training has lost.
+"""Random filters of whitened patches of the input: local features that do not depend on training.
 
-For patches p in R^K of 3 x 3 positions of the input, scaled to variance 1 on average:
+For patches p in R^K of 3 x 3 positions of the input, minus their mean, scaled so that the mean of
+their K variances is 1:
 
-    C = E[p p^T] + epsilon I                           covariance, after the mean is subtracted
+    C = E[p p^T] + epsilon I                           covariance
     f_j(p) = max(0, q_j^T C^(-1/2) p)                  q_1, q_2, ... random and orthonormal
 
 A source of the wide readout has the mean of each f_j over the cells of a grid. Neighboring pixels
@@ -36,7 +37,7 @@ def fit_patch_filters(x: Tensor) -> tuple[Tensor, Tensor]:
         >>> filters.shape, offset.shape
         (torch.Size([16, 3, 3, 3]), torch.Size([16]))
     """
-    x = x[:: max(1, len(x) // _FITTED_ON)]
+    x = x[:: -(-len(x) // _FITTED_ON)]
     shape = filter_shape(x.shape[1:])
     patches = functional.unfold(x, shape[2:]).mT.flatten(0, 1).double()  # [n P, K]
     mean = patches.mean(0)

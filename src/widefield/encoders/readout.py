@@ -47,12 +47,10 @@ _RIDGE = 1e-4
 """Ridge of the least squares, relative to the variance of a standardized feature."""
 _ITERATIONS = 8
 """Steps of the subspace iteration."""
-_BATCH = 250
-"""Inputs filtered at a time."""
 _OVERSAMPLING = 16
 """Further directions of the subspace iteration, which are not kept."""
-
-
+_BATCH = 250
+"""Inputs filtered at a time."""
 PATCH_FILTERS = "patches"
 """Name of the source of random filters of the input."""
 
@@ -318,8 +316,8 @@ def fit_readout(
 def default_sources(stages: Sequence[str], extra: int = EXTRA) -> tuple[Source, ...]:
     """Return the sources of an encoder with these stages, in the order in which they are fitted.
 
-    These are the two stages before the last one, backwards, then the input and its patches, which
-    have what still earlier stages have. All have as many directions.
+    These are the two stages before the last one, backwards, then the input and its patches, in
+    place of still earlier stages. Each has the same number of directions, up to rounding.
 
     Example:
         >>> sources = default_sources(["input", "stem", "s1", "s2", "s3", "s4"])
