@@ -22,6 +22,7 @@ MODULES = (
     "budgets",
     "defaults",
     "readout",
+    "readout_columns",
     "keeping",
     "view_presets",
     "recover",

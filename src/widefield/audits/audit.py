@@ -124,7 +124,7 @@ def audit(
             label array, folder:1 for the first folder of a path, or regex:PATTERN for what its
             first ( ) matches. No group is divided, and intervals count groups; by default as in
             the run, for its data.
-        features: pooled, wide for these and directions of earlier stages that pooling hides,
+        features: pooled, wide for these and directions of earlier stages and of the input,
             feature-map for those before pooling, or projected for those after the projector of the
             run.
         plant: features to plant, such as shapes,digits: shapes, digits, letters into images, tone,

@@ -1,4 +1,4 @@
-"""The wide readout: pooled features h, and directions of earlier stages that h leaves out.
+"""The wide readout: pooled features h, and directions of stages and input that h leaves out.
 
 Sources s_1, s_2, ... are maps of stages and of the input, averaged over a grid, flattened and
 standardized; the last one has random filters of the input (`encoders/patches.py`). In this order,
@@ -111,8 +111,8 @@ class ReadoutConfig:
         shares = ", ".join(f"{100 * share:.0f}" for share in self.variance)
         return (
             f"wide readout, fitted on {self.examples:,} examples of {self.fitted_on}: "
-            f"{self.pooled} pooled features and directions of earlier stages ({parts}); a linear "
-            f"map of them explains {shares} % of the variance of these"
+            f"{self.pooled} pooled features and directions of earlier stages and of the input "
+            f"({parts}); a linear map of them explains {shares} % of the variance of these"
         )
 
 

@@ -70,7 +70,7 @@ def load(
 
     Args:
         path: folder or file; `PATH@FILE.py:FUNCTION` for one of a network of your own.
-        features: pooled, or wide for these and directions of earlier stages that pooling hides.
+        features: pooled, or wide for these and directions of earlier stages and of the input.
         network: a module of the architecture that was trained, where a module was given.
 
     Raises:

@@ -195,7 +195,7 @@ def classify(
             label array, folder:1 for the first folder of a path, or regex:PATTERN for what its
             first ( ) matches. No fold divides a group, intervals count groups, and suggestions
             are of different ones; by default as in the run, for its data.
-        features: pooled, wide for these and directions of earlier stages that pooling hides,
+        features: pooled, wide for these and directions of earlier stages and of the input,
             feature-map for those before pooling, or projected for those after the projector of the
             run; by default pooled or wide, by cross-validation on the labels.
         dim: width of wide features; default: see `fit_readout`.

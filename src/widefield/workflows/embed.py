@@ -131,7 +131,7 @@ def embed(
             `pretrained_cfg` states, those of torchvision's modules as for ImageNet, and those of
             any other module lie in [0, 1].
         data: images or sounds, as `pretrain` takes them.
-        features: pooled, wide for these and directions of earlier stages that pooling hides,
+        features: pooled, wide for these and directions of earlier stages and of the input,
             feature-map for those before pooling, or projected for those after the projector of the
             run.
         dim: width of wide features; default: see `fit_readout`.

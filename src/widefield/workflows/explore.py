@@ -213,7 +213,7 @@ def explore(
             as in the run, for its data.
         exclude: a `.csv` file with the columns path and decision, as the page saves it; examples
             with the decision exclude are left out. In Python also a table or path -> decision.
-        features: pooled, wide for these and directions of earlier stages that pooling hides,
+        features: pooled, wide for these and directions of earlier stages and of the input,
             feature-map for those before pooling, or projected for those after the projector of the
             run.
         dim: width of wide features; default: see `fit_readout`.

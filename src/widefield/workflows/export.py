@@ -54,7 +54,7 @@ def export(
         out: a file, whose suffix chooses the format, or, without a suffix, a folder, which timm
             and Hugging Face load.
         features: features of the `.onnx` file, pooled, or wide for these and directions of earlier
-            stages that pooling hides. A folder has both, and wide demands that there is a readout.
+            stages and of the input. A folder has both, and wide demands that there is a readout.
         preprocess: let the `.onnx` file take pixels of images of any size, [B, H, W, C], and
             resize and cut them as `embed` does: uint8, or float32 values of the files if the
             encoder is one of images of more than 8 bits. Color profiles, orientation and

@@ -126,8 +126,8 @@ features = model(x)  # [B, {dim}]
 _WIDE = """
 ## Wide features
 
-`readout.safetensors` adds {extra} directions of earlier stages to the {pooled} pooled features. It
-was fitted without labels, on {examples:,} examples.
+`readout.safetensors` adds {extra} directions of earlier stages and of the input to the {pooled}
+pooled features. It was fitted without labels, on {examples:,} examples.
 
 ```python
 import widefield

@@ -90,7 +90,7 @@ def probe(
         max_examples: score on a class-balanced first N examples.
         image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
             default the size of the encoder, or of the data.
-        features: pooled, wide for these and directions of earlier stages that pooling hides,
+        features: pooled, wide for these and directions of earlier stages and of the input,
             feature-map for those before pooling, or projected for those after the projector of the
             run; by default pooled, and feature-map under the
             protocol feature-dropout.

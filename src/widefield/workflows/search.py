@@ -79,7 +79,7 @@ def search(
         data: images or sounds, as for `pretrain`.
         image: the query, an image or sound file.
         count: number of examples.
-        features: pooled, wide for these and directions of earlier stages that pooling hides,
+        features: pooled, wide for these and directions of earlier stages and of the input,
             feature-map for those before pooling, or projected for those after the projector of the
             run.
         dim: width of wide features; default: see `fit_readout`.

@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional
 
-from studies.readout import beside, group_lasso, standardized
+from studies.readout_columns import beside, group_lasso, standardized
 
 
 def test_group_lasso_minimizes_its_objective() -> None:
