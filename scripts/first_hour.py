@@ -92,7 +92,7 @@ def page(outputs: list[tuple[str, str, str, float]], seconds: dict[str, float]) 
         "`python scripts/first_hour.py cifar10_train.npz` "
         "([times](../benchmarks/results/first_hour.json)).\n",
         f"## Install ({seconds['install']:.0f} s)\n",
-        "```text\n$ python -m venv env\n$ env/bin/pip install widefield\n```\n",
+        "```text\n$ python -m venv env\n$ env/bin/pip install .\n```\n",
     ]
     for why, words, text, took in outputs:
         title = f"## {why} ({took:.0f} s)\n" if why else ""

@@ -1,4 +1,4 @@
-"""Whether the images that `classify --suggest` names help more than images by lot."""
+"""Whether the images that `classify --suggest` names help more than random images."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.suggest import suggest
 
 DRAWS, FIRST, ADDED = 24, 5, 20
-WAYS = ("suggested", "by lot", "least certain")
+WAYS = ("suggested", "random", "least certain")
 ERRORS = ("all images", "mean of classes")
 SETS: dict[str, tuple[str | None, tuple[int, ...], tuple[int, ...]]] = {
     "digits 0, 3, 8": (None, (0, 3, 8), (170, 30, 30)),
@@ -71,9 +71,9 @@ def after_suggestions(trained: Trained) -> Measured:
     draws = [errors(h, y, classes, sizes, seed)[error] for seed in range(DRAWS)]
     measured = {f"{way}, %": round(float(np.mean([d[way] for d in draws])), 2) for way in WAYS}
     for way in ("suggested", "least certain"):
-        gap, half = interval([d[way] - d["by lot"] for d in draws])
+        gap, half = interval([d[way] - d["random"] for d in draws])
         assert half is not None
-        measured |= {f"{way} minus by lot": round(gap, 2), f"{way}: half-width": round(half, 2)}
+        measured |= {f"{way} minus random": round(gap, 2), f"{way}: half-width": round(half, 2)}
     return measured
 
 
@@ -88,7 +88,7 @@ def _arm(name: str, error: str) -> Arm:
 
 SUGGEST = cpu_study(
     id="suggest",
-    question="Do suggested images help more than images by lot, of unequal classes?",
+    question="Do suggested images help more than random images, of unequal classes?",
     cpu=Scale(images=5000, epochs=18, seeds=(0,), minutes=15),
     arms={
         f"{name} ({', '.join(map(str, sizes))}), {error}": _arm(name, error)

@@ -1,4 +1,4 @@
-"""Examples in groups whose label is drawn by lot for each group: the true accuracy is 50 %."""
+"""Examples in groups whose label is drawn at random for each group: the true accuracy is 50 %."""
 
 from typing import Any
 

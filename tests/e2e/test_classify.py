@@ -59,7 +59,7 @@ def test_every_picture_gets_its_class(command: Command) -> None:
 
 @pytest.mark.usefixtures("pictures")
 def test_wrong_labels_are_seen_in_cross_validation(command: Command) -> None:
-    """The control of the test above: labels by lot are not predicted."""
+    """The control of the test above: random labels are not predicted."""
     rng = np.random.default_rng(0)
     lot = rng.permutation([label for _, label in five_each()])
     write_labels([(path, label) for (path, _), label in zip(five_each(), lot, strict=True)])

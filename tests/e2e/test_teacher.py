@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
+import timm
 import torch
 from torch import Tensor, nn
 
@@ -129,6 +131,32 @@ def test_new_examples_get_rows(folder: Path) -> None:
     assert len(rows("run")) == 48
 
 
+def test_weights_of_a_teacher_are_fetched_only_with_download(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    weights = timm.create_model("resnet10t").state_dict()
+    file = folder / "model.safetensors"
+
+    def fetch(repository: str, name: str) -> str:
+        safetensors.torch.save_file(weights, file)
+        return str(file)
+
+    def look(repository: str, name: str) -> str | None:
+        return str(file) if file.exists() and name == file.name else None
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", fetch)
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", look)
+    student = {"teacher": "timm:resnet10t", **RUN, "epochs": 1}
+    with pytest.raises(ValueError, match=r"no weights of timm:resnet10t .* add download"):
+        widefield.pretrain(DATA, out="student", **student)
+    widefield.pretrain(DATA, out="student", download=True, **student)
+    expected = embed("model.safetensors@resnet10t", DATA).features
+    np.testing.assert_allclose(
+        rows("student"), teacher_rows([torch.from_numpy(expected)]).numpy(), atol=1e-3
+    )
+
+
 def test_a_teacher_teaches(folder: Path) -> None:
     """Rows that the images determine are predicted; those of shuffled images, the control, less."""
     last = {}
@@ -169,6 +197,8 @@ def test_bad_teachers_are_refused_in_one_line(command: Command, folder: Path) ->
     line = refused("--method", "distill")
     assert "distill predicts the features of a teacher: give --teacher ENCODER" in line
     assert "no encoder 'nowhere'" in refused("--teacher", "nowhere")
+    line = refused("--teacher", "timm:resnet18")
+    assert "no weights of timm:resnet18 are on this machine: add --download to fetch them" in line
     gray = build_encoder("resnet-tiny", channels=1, seed=0)
     save_encoder_file(gray, folder / "gray.safetensors")
     line = refused("--teacher", "one.safetensors", "--teacher", "gray.safetensors")

@@ -11,6 +11,7 @@ from widefield.data import Dataset
 from widefield.encoders import (
     Encoder,
     adapt_encoder,
+    cached_weights,
     download_weights,
     is_own,
     load_encoder,
@@ -92,18 +93,30 @@ def open_init(spec: EncoderSpec, *, download: bool) -> InitialEncoder:
     name = encoder_name(spec)
     if is_own(name) and "@" not in name:
         return InitialEncoder(encoder=own_encoder(name))
-    if download and name.startswith(_PREFIXES):
-        download_weights(name)
+    check_published(name, download=download)
     extractor = open_encoder(name)
     if extractor.encoder is None:
-        if name.startswith(_PREFIXES):
-            raise ValueError(
-                f"no weights of {name} are on this machine: add --download to fetch them, or give "
-                f"a file of them, FILE@{name.removeprefix('timm:')}"
-            )
         raise ValueError(f"{name} has no trained weights to start from: leave init out")
     assert isinstance(extractor.encoder, Encoder)
     return InitialEncoder(encoder=extractor.encoder, notes=extractor.notes)
+
+
+def check_published(name: str, *, download: bool) -> None:
+    """Check that the weights of `timm:NAME` or `torchvision:NAME` are on this machine.
+
+    With `download` they are fetched if they are not. Other names are not checked.
+
+    Raises:
+        ValueError: they are not there, or cannot be fetched.
+    """
+    if not name.startswith(_PREFIXES) or cached_weights(name) is not None:
+        return
+    if not download:
+        raise ValueError(
+            f"no weights of {name} are on this machine: add --download to fetch them, or give "
+            f"a file of them, FILE@{name.removeprefix('timm:')}"
+        )
+    download_weights(name)
 
 
 def saved_init(folder: RunFolder, recipe: Recipe) -> Encoder | None:

@@ -72,7 +72,8 @@ def plan(
         recipe: name of a recipe: default, s-diet-paper, feature-dropout or solo-learn. In Python
             also a whole one.
         group: examples that belong together, as for `pretrain`.
-        download: fetch the published weights of `init`, and `hf:` data, if they are missing.
+        download: fetch the published weights of `init` and of teachers, and `hf:` data, if they are
+            missing.
         threads: CPU threads, as for `pretrain`.
         on_note: called before the work with each note on the data and the encoder, such as `print`.
         **settings: settings of the run, its method and its views to change.

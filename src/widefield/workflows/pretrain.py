@@ -83,7 +83,8 @@ def pretrain(
         resume: resume the run in `out` with its own settings, or with more epochs, another device
             or another `compile`. New examples of the data are added, with new rows of a
             per-example head.
-        download: fetch the published weights of `init`, and `hf:` data, if they are missing.
+        download: fetch the published weights of `init` and of teachers, and `hf:` data, if they are
+            missing.
         quiet: show no progress.
         logger: log to wandb or mlflow too, if installed; metrics.csv and files for TensorBoard
             are always written.
@@ -169,6 +170,7 @@ def pretrain(
                 console,
                 form={"group": group},
                 consent=not resume or "teacher" in settings,
+                download=download,
             )
         )
         torch.manual_seed(resolved.seed)

@@ -15,7 +15,13 @@ from widefield.data.readers import hub
 from widefield.data.source import Data
 from widefield.data.spec import parse
 from widefield.encoders import Encoder, give_network, is_own
-from widefield.inference.initial_weights import InitialEncoder, init_name, open_init
+from widefield.inference.initial_weights import (
+    InitialEncoder,
+    check_published,
+    init_name,
+    open_init,
+)
+from widefield.methods.distill import DistillConfig
 
 
 class Setup:
@@ -28,7 +34,8 @@ class Setup:
         download: fetch published weights, and data of the Hub, that are missing.
 
     Raises:
-        ValueError: invalid settings, a device that is not there, or no such initial weights.
+        ValueError: invalid settings, a device that is not there, or no such weights of the initial
+            encoder or of a teacher.
     """
 
     def __init__(
@@ -38,6 +45,9 @@ class Setup:
             hub.fetch(parse(data).base)
         self._base, self._overrides = recipe, with_names(overrides)
         checked = check(recipe, self._overrides)  # before weights are loaded
+        if isinstance(checked.method, DistillConfig):
+            for teacher in checked.method.teacher or ():
+                check_published(teacher, download=download)
         self._device = choose_device(checked.device)
         self._planted = plant_names(str(data)) if isinstance(data, str | Path) else frozenset()
         self._initial: InitialEncoder | None = None

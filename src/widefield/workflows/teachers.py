@@ -18,6 +18,7 @@ from widefield.core.names import printable
 from widefield.data import Dataset
 from widefield.data.source import Data
 from widefield.inference.features import FeatureExtractor
+from widefield.inference.initial_weights import check_published
 from widefield.inference.open_encoder import open_encoder
 from widefield.methods.distill import DistillConfig, teacher_rows
 from widefield.train.run_dir import RunFolder
@@ -42,6 +43,7 @@ def write_targets(
     *,
     form: Mapping[str, Any],
     consent: bool,
+    download: bool,
 ) -> None:
     """Write the features of the teachers of a run for every example, unless they are there.
 
@@ -54,6 +56,7 @@ def write_targets(
         form: options of the data that are not in the recipe, as `group`.
         consent: whether the user named the teachers in this call, so that code of theirs may be
             executed.
+        download: fetch published weights that are missing.
 
     Raises:
         ValueError: a teacher that cannot be opened, of another kind of data, or with other inputs
@@ -74,6 +77,8 @@ def write_targets(
             f"the teacher {own[0]} is code of yours, and is executed only if you name it: give "
             "--teacher again"
         )
+    for name in method.teacher:
+        check_published(name, download=download)
     teachers = open_teachers(method.teacher, dataset)
     rows = teacher_rows([_features(t, recipe, data, dataset, console, form) for t in teachers])
     folder.targets_file.parent.mkdir(exist_ok=True)

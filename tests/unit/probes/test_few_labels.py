@@ -20,7 +20,7 @@ def clouds(n: int, distance: float, seed: int = 0, dim: int = 6):
 
 
 def test_what_is_held_out_was_not_seen() -> None:
-    """Labels by lot are learned by heart, and yet the held-out ones are guessed as by lot."""
+    """Random labels are memorized, and yet held-out ones are predicted no better than by chance."""
     h, y = RNG(0).normal(size=(200, 150)), RNG(1).integers(2, size=200)
     found = fit_few_labels(h, np.arange(200), y, classes=2)
     assert 0.35 < (found.held_out == y).mean() < 0.65
@@ -29,7 +29,7 @@ def test_what_is_held_out_was_not_seen() -> None:
 
 
 def test_probabilities_are_those_of_the_world() -> None:
-    """p(y = 1 | x) of two Gaussians is a logistic function of x; labels by lot miss it."""
+    """p(y = 1 | x) of two Gaussians is a logistic function of x; random labels do not fit it."""
     h, y = clouds(4000, 1.5)
     truth = 1 / (1 + np.exp(-(1.5 * h[:, 0] - 1.5**2 / 2)))
     labeled = np.arange(200)

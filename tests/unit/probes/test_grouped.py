@@ -102,7 +102,7 @@ def test_the_validation_share_has_whole_groups() -> None:
 
 
 def memory(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return features that identify the group, its class by lot, and the group."""
+    """Return features that identify the group, its random class, and the group."""
     rng = np.random.default_rng(seed)
     groups = np.repeat(np.arange(24), 6)
     h = rng.normal(size=(24, 30))[groups] + 0.1 * rng.normal(size=(144, 30))

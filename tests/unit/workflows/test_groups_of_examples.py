@@ -1,4 +1,4 @@
-"""Labels by lot for each group: 50 % within the interval of every command, with the group given.
+"""Random labels for each group: 50 % within the interval of every command, with the group given.
 
 The control is the same call without it, which remembers the groups and scores near 100 %.
 """
