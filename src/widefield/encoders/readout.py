@@ -45,6 +45,8 @@ _LARGEST_SOURCE = 4096
 """Largest number of features of a source; a wider stage has a coarser grid."""
 _RIDGE = 1e-4
 """Ridge of the least squares, relative to the variance of a standardized feature."""
+_LEAST_DEVIATION = 1e-2
+"""Smallest standard deviation that columns are divided by, relative to the root mean square."""
 _ITERATIONS = 8
 """Steps of the subspace iteration."""
 _OVERSAMPLING = 16
@@ -470,9 +472,16 @@ def leading_directions(residual: Tensor, width: int) -> Tensor:
 
 
 def inverse_deviation(deviation: Tensor) -> Tensor:
-    """Return 1 / deviation; 0 for constant features, which would become noise."""
-    floor = 1e-6 * deviation.max().clamp_min(torch.finfo(deviation.dtype).tiny)
-    return torch.where(deviation > floor, 1 / deviation.clamp_min(floor), 0.0)
+    """Return 1 / deviation, with at least a hundredth of the root mean square as the deviation.
+
+    Features that hardly vary would otherwise be large on other examples. It is 0 for constant ones.
+
+    Example:
+        >>> inverse_deviation(torch.tensor([2.0, 2.0, 0.0, 1e-6])).round(decimals=1).tolist()
+        [0.5, 0.5, 0.0, 70.7]
+    """
+    floor = _LEAST_DEVIATION * deviation.square().mean().sqrt()
+    return torch.where(deviation > 0, 1 / torch.maximum(deviation, floor), 0.0)
 
 
 def buffer_name(name: str) -> str:
