@@ -59,8 +59,9 @@ _RANGES = 10
 NUM_SEEDS = 3
 """Untrained encoders of each initialization where a verdict is unclear."""
 
-_FORMAT = 4
-"""Part of every cache key. Increase it when the same settings give other results."""
+_FORMAT = 5
+"""Part of every cache key. Increase it when the same settings, or the same readout, give other
+results."""
 
 
 @dataclass(frozen=True, kw_only=True)

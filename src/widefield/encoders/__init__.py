@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from widefield.encoders.readout import Readout as Readout
     from widefield.encoders.readout import Wide as Wide
     from widefield.encoders.readout import fit_readout as fit_readout
-    from widefield.encoders.readout_file import READOUT_FILE as READOUT_FILE
     from widefield.encoders.readout_file import load_readout as load_readout
     from widefield.encoders.readout_file import save_readout as save_readout
     from widefield.encoders.settings import EncoderSettings as EncoderSettings
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     from widefield.encoders.untrained import untrained_like as untrained_like
     from widefield.encoders.untrained import untrained_starts as untrained_starts
     from widefield.encoders.weights.adapt import adapt_encoder as adapt_encoder
+    from widefield.encoders.weights.files import ENCODER_FILE as ENCODER_FILE
+    from widefield.encoders.weights.files import READOUT_FILE as READOUT_FILE
     from widefield.encoders.weights.files import check_weights as check_weights
     from widefield.encoders.weights.files import first_invalid as first_invalid
     from widefield.encoders.weights.files import has_settings as has_settings

@@ -4,14 +4,16 @@ For patches p in R^K of 3 x 3 positions of the input, minus their mean, scaled s
 their K variances is 1:
 
     C = E[p p^T] + epsilon I                           covariance
-    f_j(p) = max(0, q_j^T C^(-1/2) p)                  q_1, q_2, ... random and orthonormal
+    f_j(p) = max(0, q_j^T C^(-1/2) p)                  q_1, q_2, ... random unit vectors
 
-A source of the wide readout has the mean of each f_j over the cells of a grid. Neighboring pixels
-are nearly equal, so without C^(-1/2) all filters would respond to brightness.
+The q are orthogonal, as far as patches have enough dimensions. A source of the wide readout has the
+mean of each f_j over the cells of a grid, of inputs padded with 0. Neighboring pixels are nearly
+equal, so without C^(-1/2) all filters would respond to brightness.
 
 Source: Coates, Ng & Lee (2011), with random filters in place of learned ones.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -24,6 +26,8 @@ _SIDE = 3
 """Height and width of a patch; 1 where the input is smaller, as the height of windows is."""
 _EPSILON = 1e-2
 """Added to the eigenvalues of the covariance, relative to their mean."""
+_BATCH = 50
+"""Inputs whose patches are in memory at a time."""
 _FITTED_ON = 1_000
 """Largest number of inputs that the covariance is taken from."""
 
@@ -39,14 +43,28 @@ def fit_patch_filters(x: Tensor) -> tuple[Tensor, Tensor]:
     """
     x = x[:: -(-len(x) // _FITTED_ON)]
     shape = filter_shape(x.shape[1:])
-    patches = functional.unfold(x, shape[2:]).mT.flatten(0, 1).double()  # [n P, K]
-    mean = patches.mean(0)
-    covariance = (patches - mean).T @ (patches - mean) / len(patches)
+    mean, covariance = _moments(x, shape[2:])
     values, vectors = torch.linalg.eigh(covariance)
     scale = values.mean().clamp_min(torch.finfo(x.dtype).tiny)  # constant inputs have 0
     whitening = (vectors * (values / scale + _EPSILON).rsqrt()) @ vectors.T / scale.sqrt()
     filters = _orthonormal(COUNT, len(mean)).to(whitening) @ whitening
     return filters.float().reshape(shape), -(filters @ mean).float()
+
+
+def _moments(x: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Return mean [K] and covariance [K, K], in double precision, of all patches of inputs x."""
+
+    def patches(part: Tensor) -> Tensor:
+        return functional.unfold(part, size).mT.flatten(0, 1).double()  # [n P, K]
+
+    parts = torch.split(x, _BATCH)
+    count = len(x) * math.prod(x.shape[2 + i] - size[i] + 1 for i in range(2))
+    mean = torch.stack([patches(part).sum(0) for part in parts]).sum(0) / count
+    covariance = torch.zeros_like(mean.outer(mean))
+    for part in parts:
+        centered = patches(part) - mean
+        covariance += centered.T @ centered / count
+    return mean, covariance
 
 
 def filter_shape(shape: Sequence[int]) -> tuple[int, int, int, int]:

@@ -6,7 +6,7 @@ with o the output so far (at first h, standardized):
 
     B = argmin_B E |s - B o|^2                  least squares
     V = the k leading eigenvectors of Cov(s - B o)
-    o <- [o, V^T s]                             each column with variance 1
+    o <- [o, V^T s]                             each column divided by its deviation
 
 The directions V are those that o leaves out, but the output has s itself along them, not the
 residual: the span with o is the same, and a regularized probe needs smaller weights. As h and all
@@ -26,6 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from widefield.core.modes import eval_mode
+from widefield.encoders.encoder import Encoder
+from widefield.encoders.feature_map import FeatureMap
 from widefield.encoders.patches import (
     filter_shape,
     fit_patch_filters,
@@ -33,6 +35,7 @@ from widefield.encoders.patches import (
     grid_of,
     patch_features,
 )
+from widefield.encoders.projected import Projected
 from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
 
 FIT_EXAMPLES = 5_000
@@ -41,12 +44,16 @@ EXTRA = 384
 """Maximum number of directions beside h by default."""
 _DIM = 512
 """Maximum width of the output by default, unless twice the width of h is larger."""
+_SOURCES = 4
+"""Largest number of sources by default; each has a direction or more."""
 _LARGEST_SOURCE = 4096
 """Largest number of features of a source; a wider stage has a coarser grid."""
 _RIDGE = 1e-4
 """Ridge of the least squares, relative to the variance of a standardized feature."""
 _LEAST_DEVIATION = 1e-2
 """Smallest standard deviation that columns are divided by, relative to the root mean square."""
+_NEGLIGIBLE = 1e-8
+"""Eigenvalues of the residual that count as 0, relative to the largest."""
 _ITERATIONS = 8
 """Steps of the subspace iteration."""
 _OVERSAMPLING = 16
@@ -150,24 +157,28 @@ class Readout(nn.Module):
         return f"dim={self.dim}, sources={self.config.names}"
 
     def forward(self, h: Tensor, sources: Sequence[Tensor]) -> Tensor:
-        """Return the output of features h[B, D] and those of each source [B, K g g'].
+        """Return the output of features h[B, D] and those of each source [B, K g g'], in float32.
 
-        Those of `patches` may be left out.
+        Those of `patches` may be left out. Scaling by small deviations would amplify the rounding
+        of fewer bits.
 
         Raises:
             ValueError: features of other widths than the readout was fitted on.
         """
-        sources = self.with_patches(sources)
-        means = [self.get_buffer(f"{buffer_name(name)}_mean") for name in self.config.names]
+        if torch.is_autocast_enabled(h.device.type):
+            with torch.autocast(h.device.type, enabled=False):
+                return self.forward(h, sources)
+        sources = self.with_patches([s.float() for s in sources])
+        means = [self.get_buffer(f"{buffer_name(name)}_mean").float() for name in self.config.names]
         fitted, given = ([x.shape[-1] for x in xs] for xs in ((self.mean, *means), (h, *sources)))
         if fitted != given:
             raise ValueError(
                 f"the readout was fitted on an encoder whose features have widths {fitted}, and "
                 f"those of this one are {given}: fit a readout of this encoder"
             )
-        parts = [(h.float() - self.mean) * self.scale]
+        parts = [(h.float() - self.mean.float()) * self.scale.float()]
         for name, s, mean in zip(self.config.names, sources, means, strict=True):
-            directions = self.directions(name)
+            directions = self.directions(name).float()
             parts.append(torch.addmm(-(mean @ directions), s, directions))  # (s - mean) directions
         return torch.cat(parts, dim=1)
 
@@ -178,7 +189,7 @@ class Readout(nn.Module):
             return sources
         if sources[-1].shape[1] != math.prod(shape):
             return sources  # `forward` refuses them
-        filters, offset = self.get_buffer("filters"), self.get_buffer("offset")
+        filters, offset = (self.get_buffer(name).float() for name in ("filters", "offset"))
         x = sources[-1].reshape(-1, *shape)
         return [*sources, patch_features(x, filters, offset, last.side)]
 
@@ -232,7 +243,7 @@ class Wide(nn.Module):
             ValueError: as `forward`.
         """
         expected = self.readout.config.input_shape
-        if tuple(x.shape[1:]) != expected:
+        if tuple(x.shape[1:]) not in (expected, _spectrogram_shape(self.encoder)):
             raise ValueError(
                 f"the readout was fitted on examples of {_shape_text(expected)}, not "
                 f"{_shape_text(x.shape[1:])}: give such ones, or take pooled features"
@@ -262,7 +273,7 @@ def fit_readout(
 
     Raises:
         ValueError: an encoder without stages, fewer than two examples, features that are not
-            finite, or a `dim` of at most the width of h, or of more than there are.
+            finite, or a `dim` of less than 4 more than the width of h, or of more than there are.
     """
     h, features, sources, shape, grid = _collect(encoder, batches, dim)
     if len(h) < 2:
@@ -328,7 +339,7 @@ def default_sources(stages: Sequence[str], extra: int = EXTRA) -> tuple[Source, 
     """
     inner = [name for name in stages if name != INPUT and "." not in name]
     sides = {**dict.fromkeys(reversed(inner[-3:-1] or inner), 4), INPUT: 32, PATCH_FILTERS: 4}
-    width, rest = divmod(max(extra, len(sides)), len(sides))
+    width, rest = divmod(extra, len(sides))
     return tuple(
         Source(stage=name, side=side, width=width + (i < rest))
         for i, (name, side) in enumerate(sides.items())
@@ -411,8 +422,11 @@ def _collect(
 
 def _extra(dim: int | None, pooled: int) -> int:
     """Return the number of directions beside `pooled` features."""
-    if dim is not None and dim <= pooled:
-        raise ValueError(f"dim is {dim}, and there are {pooled} pooled features: give a larger one")
+    least = pooled + _SOURCES
+    if dim is not None and dim < least:
+        raise ValueError(
+            f"dim is {dim}, and there are {pooled} pooled features: give at least {least}"
+        )
     return min(EXTRA, max(2 * pooled, _DIM) - pooled) if dim is None else dim - pooled
 
 
@@ -458,6 +472,8 @@ def _least_squares(o: Tensor, s: Tensor, factor: Tensor) -> Tensor:
 def leading_directions(residual: Tensor, width: int) -> Tensor:
     """Return the leading eigenvectors of R^T R for R [n, K], orthonormal [K, min(n - 1, K, width)].
 
+    Those with an eigenvalue of nearly 0 are arbitrary, and left out, but for the first.
+
     Subspace iteration (Halko, Martinsson & Tropp 2011, algorithm 4.4), from a fixed start.
     """
     width = min(width, len(residual) - 1, residual.shape[1])  # the rows have mean 0
@@ -467,8 +483,9 @@ def leading_directions(residual: Tensor, width: int) -> Tensor:
     for _ in range(_ITERATIONS):
         basis = torch.linalg.qr(residual.T @ (residual @ basis))[0]
     reduced = residual @ basis
-    vectors = torch.linalg.eigh((reduced.T @ reduced).double())[1].flip(1)[:, :width]
-    return basis @ vectors.to(basis)
+    values, vectors = torch.linalg.eigh((reduced.T @ reduced).double())
+    rank = int((values > _NEGLIGIBLE * values[-1]).sum().clamp_min(1))
+    return basis @ vectors.flip(1)[:, : min(width, rank)].to(basis)
 
 
 def inverse_deviation(deviation: Tensor) -> Tensor:
@@ -487,6 +504,14 @@ def inverse_deviation(deviation: Tensor) -> Tensor:
 def buffer_name(name: str) -> str:
     """Return the name of the buffers of a source, such as `s3@4`."""
     return name.replace("@", "_").replace(".", "_")
+
+
+def _spectrogram_shape(encoder: nn.Module) -> tuple[int, int, int] | None:
+    """Return channels, height and width of spectrograms, which encoders of sounds take too."""
+    while isinstance(encoder, FeatureMap | Projected):
+        encoder = encoder.encoder
+    front_end = encoder.config.front_end if isinstance(encoder, Encoder) else None
+    return None if front_end is None else (1, front_end.bands, front_end.frames)
 
 
 def _shape_text(shape: Sequence[int]) -> str:

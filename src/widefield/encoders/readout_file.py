@@ -11,10 +11,7 @@ from safetensors.torch import save_file
 
 from widefield.core.files import write_atomically
 from widefield.encoders.readout import Readout, ReadoutConfig, Source, buffer_name
-from widefield.encoders.weights.files import check_weights
-
-READOUT_FILE = "readout.safetensors"
-"""Name of the file in the folder of a run."""
+from widefield.encoders.weights.files import READOUT_FILE, check_weights
 
 
 def save_readout(readout: Readout, folder: str | Path) -> None:

@@ -16,6 +16,9 @@ from torch import Tensor, nn
 
 from widefield.core.modes import eval_mode
 from widefield.encoders.encoder import Encoder
+from widefield.encoders.feature_map import FeatureMap
+from widefield.encoders.normalized import Normalized
+from widefield.encoders.projected import Projected
 
 INPUT = "input"
 """Stage of what the network takes: normalized pixels, the spectrogram of sounds, or samples."""
@@ -126,11 +129,13 @@ def forward_with_maps(
 def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
     """Return the stages of an encoder by a pass of images x[B, C, H, W], the input first.
 
+    The pass is in evaluation mode, so that running statistics stay as they are.
+
     Raises:
         ValueError: none are found.
     """
     path, network = _timm_network(encoder)
-    with _recorded(encoder, None) as outputs, torch.no_grad():
+    with _recorded(encoder, None) as outputs, eval_mode(encoder), torch.no_grad():
         encoder(x)
     size = outputs[_TAKEN].shape[-2:]
     modules = [name for name in _timm_modules(path, network) if name in outputs]
@@ -157,8 +162,7 @@ def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
 def has_stages(encoder: nn.Module, x: Tensor) -> bool:
     """Return whether stages of an encoder are found by a pass of images x[B, C, H, W]."""
     try:
-        with eval_mode(encoder):
-            find_stages(encoder, x)
+        find_stages(encoder, x)
     except ValueError:
         return False
     return True
@@ -273,7 +277,7 @@ def _recorded(
 ) -> Iterator[dict[str, Any]]:
     """Record `keep` of the submodules `names`, or of all, and their last outputs, as they come.
 
-    `_TAKEN` is the input of the network: an `Encoder` normalizes first.
+    `_TAKEN` is the input of the network.
     """
     outputs: dict[str, Any] = {}
 
@@ -287,13 +291,32 @@ def _recorded(
         for name, module in encoder.named_modules()
         if names is None or name in names
     ]
-    network = encoder.backbone if isinstance(encoder, Encoder) else encoder
-    handles.append(network.register_forward_pre_hook(lambda m, inputs: record(_TAKEN, inputs[0])))
+    first, prepare = _first_module(encoder)
+    handles.append(
+        first.register_forward_pre_hook(lambda m, inputs: record(_TAKEN, prepare(inputs[0])))
+    )
     try:
         yield outputs
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _first_module(encoder: nn.Module) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+    """Return a module, and the function of its input that is the input of the network.
+
+    Encoders normalize images and compute spectrograms before the network.
+    """
+    match encoder:
+        case Projected():
+            return _first_module(encoder.encoder)
+        case Normalized():
+            return _first_module(encoder.module)
+        case FeatureMap():  # calls a part of the network, whose hooks are not called
+            return encoder, encoder.encoder.normalize
+        case Encoder():
+            return encoder.backbone, lambda x: x
+    return encoder, lambda x: x
 
 
 def _tensor(output: Any) -> Any:

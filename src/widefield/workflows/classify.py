@@ -259,7 +259,7 @@ def classify(
     if prediction.held_out is not None:
         fit_floor = partial(fit, groups=groups, labeled=np.arange(len(y)))
         floors = {
-            name: _best_guess([fit_floor(h.numpy()) for h in candidates], y)
+            name: _best_guess([fit_floor(h.numpy()) for h, _ in candidates], y)
             for name, candidates in floor_features(extractor, dataset.subset(rows)).items()
         }
     result = Classification(

@@ -15,8 +15,12 @@ _MAX_LABELS = 300
 _UNTRAINED = "the untrained network"
 
 
-def floor_features(extractor: FeatureExtractor, labeled: Dataset) -> dict[str, list[Tensor]]:
-    """Return floor -> features of the labeled examples, [m, D]; of several the best counts.
+FloorFeatures = tuple[Tensor, int | None]
+"""Features [m, D], and how many of wide ones are the pooled ones."""
+
+
+def floor_features(extractor: FeatureExtractor, labeled: Dataset) -> dict[str, list[FloorFeatures]]:
+    """Return floor -> features of the labeled examples; of several the best counts.
 
     The untrained network has each usual initialization, with pooled and wide features. An encoder
     is not compared with itself: pixels have no such floor, and `random` has only raw pixels.
@@ -24,16 +28,16 @@ def floor_features(extractor: FeatureExtractor, labeled: Dataset) -> dict[str, l
     is_pixels = extractor.encoder is None and extractor.architecture is None
     if is_pixels or len(labeled) > _MAX_LABELS:
         return {}
-    found = {_raw(labeled.kind): [pixels(labeled.inputs)]}
+    found: dict[str, list[FloorFeatures]] = {_raw(labeled.kind): [(pixels(labeled.inputs), None)]}
     if extractor.architecture is None:
         found[_UNTRAINED] = list(_untrained_features(extractor, labeled))
     return found
 
 
-def _untrained_features(extractor: FeatureExtractor, labeled: Dataset) -> Iterator[Tensor]:
+def _untrained_features(extractor: FeatureExtractor, labeled: Dataset) -> Iterator[FloorFeatures]:
     for readouts in untrained_readouts(extractor, labeled):
         for readout in filter(None, readouts):
-            yield readout.features(labeled.inputs).cpu()
+            yield readout.features(labeled.inputs).cpu(), readout.pooled
 
 
 def _raw(kind: Kind) -> str:

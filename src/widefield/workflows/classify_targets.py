@@ -171,7 +171,7 @@ def predict_target(
     if checked is not None:
         own = np.arange(len(rows))
         others = {
-            name: [fit(h, own) for h in choices]
+            name: [fit(h, own, pooled) for h, pooled in choices]
             for name, choices in floor_features(candidates[0], dataset.subset(rows)).items()
         }
         mean = np.broadcast_to(known.values.mean(0), known.values.shape)

@@ -190,6 +190,7 @@ def probe(
             *overlap_note(test, train),
             *([] if copies is None else [copies_note]),
             *extractor.notes,
+            *([] if wide is None or extractor.readout else [wide.notes[-1]]),
             *data_notes(train, test),
         ),
         train_test_overlap=_train_test_overlap(extractor, test),

@@ -19,7 +19,7 @@ from widefield.core.types import OnNote
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.data.spec import parse
-from widefield.encoders import Encoder, save_encoder, save_readout
+from widefield.encoders import ENCODER_FILE, Encoder, save_encoder_file, save_readout
 from widefield.evaluation.paired import PairedDifference, paired_difference, percent
 from widefield.evaluation.verdicts import MAX_DECREASE, MIN_GAP
 from widefield.evaluation.wide import fit_on_dataset
@@ -180,7 +180,7 @@ def recover(
     seconds = time.monotonic() - began
     after = _probes(_features(open_encoder(encoder), data), data)
     save_readout(fit_on_dataset(encoder, data.train, device=choose_device("auto")), out)
-    save_encoder(encoder, out)  # last, so that a folder with an encoder is complete
+    save_encoder_file(encoder, Path(out) / ENCODER_FILE)  # last: a folder with one is complete
     tasks = {
         name: TaskRecovery(
             change=_change(before[name], after[name], data, name),

@@ -44,6 +44,9 @@ def test_sounds_are_seen_as_their_spectrograms() -> None:
     h = view_features(open_encoder(encoder), data, seed=0)
     assert h.shape == (5, _VIEW_COUNT, encoder.dim)
     assert h.isfinite().all()
+    wide = open_encoder(encoder, "wide").with_readout(data)
+    assert wide.readout is not None
+    assert view_features(wide, data, seed=0).shape == (5, _VIEW_COUNT, wide.readout.dim)
 
 
 def test_many_examples_are_thinned_out_and_the_encoder_stays_as_it_was() -> None:

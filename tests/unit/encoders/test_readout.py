@@ -1,6 +1,7 @@
 """The wide readout: its equations by brute force, its guarantee, its file and its messages."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,10 +14,13 @@ from torch import Tensor, nn
 
 from widefield.encoders import (
     READOUT_FILE,
+    Encoder,
+    FeatureMap,
     Wide,
     build_encoder,
     fit_readout,
     load_readout,
+    save_encoder,
     save_readout,
 )
 from widefield.encoders.readout import Source, default_sources, explained, source_features
@@ -257,10 +261,10 @@ def test_what_cannot_be_fitted_is_refused() -> None:
     with pytest.raises(ValueError, match="two examples or more, and there are 1"):
         fit_readout(encoder, [images(1)])
     with pytest.raises(
-        ValueError, match="dim is 5, and there are 5 pooled features: give a larger"
+        ValueError, match="dim is 8, and there are 5 pooled features: give at least 9"
     ):
-        fit_readout(encoder, [images(9)], dim=5)
-    with pytest.raises(ValueError, match="dim is 900, and 9 examples of this encoder have 29 such"):
+        fit_readout(encoder, [images(9)], dim=8)
+    with pytest.raises(ValueError, match=r"dim is 900, and 9 examples .* have 2\d such"):
         fit_readout(encoder, [images(9)], dim=900)
     with pytest.raises(ValueError, match="no stages are found"):
         fit_readout(nn.Sequential(nn.Flatten(), nn.Linear(768, 4)), [images(9)])
@@ -278,3 +282,84 @@ def test_constant_features_add_no_noise() -> None:
         output = Wide(encoder, fit_readout(encoder, [x], dim=13)).eval()(x)
     assert output.isfinite().all()
     assert output.abs().max() < 20
+
+
+def test_the_smallest_dim_has_a_direction_of_each_source() -> None:
+    encoder = build_encoder("resnet-tiny", seed=0)
+    x = torch.rand(64, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    readout = fit_readout(encoder, [x], dim=132)
+    assert readout.dim == 132
+    assert [source.width for source in readout.config.sources] == [1] * 4
+
+
+def test_features_of_few_images_are_not_huge_on_others() -> None:
+    """Eight images have directions of no variance, and features that are nearly constant.
+
+    Divided by their deviation, these have values above 10,000 on other images.
+    """
+    few, others = images(8).repeat(10, 1, 1, 1), images(300, seed=1)
+    encoder = Pooled()
+    wide = Wide(encoder, fit_readout(encoder, [few])).eval()
+    assert wide.dim <= 5 + 3 * 8
+    with torch.no_grad():
+        assert wide(few).abs().max() < 10
+        assert wide(others).abs().max() < 1000
+
+
+def test_the_readout_is_in_float32_under_autocast(wide: Wide) -> None:
+    x = images(100)
+    with torch.no_grad():
+        h, features = features_of(wide, x)
+        expected = wide.readout(h, features[:-1])
+        with torch.autocast("cpu", torch.bfloat16):
+            found = wide.readout(h, features[:-1])
+            control = features[0] @ features[0].T
+    assert torch.equal(found, expected)
+    assert control.dtype == torch.bfloat16  # so autocast was on
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_a_module_of_another_type_has_the_same_features(dtype: torch.dtype) -> None:
+    encoder = build_encoder("resnet-tiny", seed=0)
+    x = torch.rand(64, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    wide = Wide(encoder, fit_readout(encoder, [x], dim=160)).eval()
+    with torch.no_grad():
+        expected, found = wide(x), wide.to(dtype)(x.to(dtype))
+    assert found.dtype == torch.float32
+    cosine = nn.functional.cosine_similarity(expected, found)
+    assert cosine.min() > 0.99
+
+
+def test_running_statistics_stay_as_they_are() -> None:
+    """The first pass looks for stages; it must not count as training."""
+    encoder = build_encoder("resnet-tiny", seed=0)
+    x = torch.rand(64, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    wide = Wide(encoder, fit_readout(encoder, [x], dim=160)).train()
+    wide(x)
+    counts = [
+        module.num_batches_tracked
+        for module in wide.modules()
+        if isinstance(module, nn.BatchNorm2d)
+    ]
+    assert set(map(int, filter(None, counts))) == {1}
+
+
+@pytest.mark.parametrize("kind", [lambda encoder: encoder, FeatureMap])
+def test_spectrograms_have_the_features_of_their_sounds(
+    kind: Callable[[Encoder], nn.Module],
+) -> None:
+    encoder = build_encoder("resnet-tiny", channels=1, image_size=(1, 8000), rate=8000, seed=0)
+    sounds = torch.rand(40, 1, 1, 8000, generator=torch.Generator().manual_seed(0)) - 0.5
+    module = kind(encoder)
+    wide = Wide(module, fit_readout(module, [sounds])).eval()
+    assert encoder.spectrogram is not None
+    with torch.no_grad():
+        torch.testing.assert_close(wide(encoder.spectrogram(sounds)), wide(sounds))
+    with pytest.raises(ValueError, match="fitted on examples of 1 channels and 1x8000"):
+        wide(torch.rand(2, 1, 32, 32))
+
+
+def test_another_encoder_removes_the_readout(wide: Wide, tmp_path: Path) -> None:
+    save_readout(wide.readout, tmp_path)
+    save_encoder(build_encoder("resnet-tiny", seed=0), tmp_path)
+    assert load_readout(tmp_path) is None

@@ -6,7 +6,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from widefield.encoders import build_encoder, stage_maps
+from widefield.encoders import FeatureMap, Normalized, Projected, build_encoder, stage_maps
 
 
 def shapes(maps: dict[str, Tensor]) -> dict[str, list[int]]:
@@ -184,6 +184,18 @@ def test_windows_and_sounds_have_stages(
 ) -> None:
     encoder = build_encoder(name, channels=1, image_size=size, rate=rate, seed=0)
     assert list(stage_maps(encoder, torch.rand(2, 1, *size))[stage].shape[1:]) == shape
+
+
+def test_the_input_is_what_the_network_takes_inside_a_module_too(images: Tensor) -> None:
+    encoder = build_encoder("resnet-tiny", mean=[0.5] * 3, std=[0.25] * 3, seed=0)
+    expected = (images - 0.5) / 0.25
+    for module in (
+        encoder,
+        FeatureMap(encoder),
+        Projected(encoder, nn.Identity()),
+        Normalized(encoder.backbone, mean=[0.5] * 3, std=[0.25] * 3),
+    ):
+        torch.testing.assert_close(stage_maps(module, images)["input"], expected)
 
 
 def test_the_encoder_is_not_changed(images: Tensor) -> None:

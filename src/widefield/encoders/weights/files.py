@@ -27,17 +27,21 @@ from widefield.encoders.encoder import (
 from widefield.encoders.names import is_own
 from widefield.encoders.own import give_network, given_network
 
-_WEIGHTS = "encoder.safetensors"
+ENCODER_FILE = "encoder.safetensors"
 """Name of the file of weights in a folder."""
+READOUT_FILE = "readout.safetensors"
+"""Name of the file of the wide readout beside it."""
 
 
 def save_encoder(encoder: Encoder, folder: str | Path) -> None:
     """Write `encoder.safetensors` and `encoder.json` into `folder`, each atomically.
 
     The weights have timm's keys. Both files have the configuration: `load_encoder` needs the
-    safetensors file only, and the JSON is for plain timm (`timm_snippet`).
+    safetensors file only, and the JSON is for plain timm (`timm_snippet`). The wide readout of
+    another encoder is removed: call `save_readout` after it.
     """
-    save_encoder_file(encoder, Path(folder) / _WEIGHTS)
+    (Path(folder) / READOUT_FILE).unlink(missing_ok=True)
+    save_encoder_file(encoder, Path(folder) / ENCODER_FILE)
 
 
 def save_encoder_file(encoder: Encoder, file: Path) -> None:
@@ -73,9 +77,9 @@ def load_encoder(path: str | Path, *, network: str | nn.Module | None = None) ->
         128
     """
     file = Path(path)
-    file = file / _WEIGHTS if file.is_dir() else file
+    file = file / ENCODER_FILE if file.is_dir() else file
     if not file.is_file():
-        raise ValueError(f"no encoder at {path}: give a folder with {_WEIGHTS}, or such a file")
+        raise ValueError(f"no encoder at {path}: give a folder with {ENCODER_FILE}, or such a file")
     try:
         with safe_open(file, framework="pt") as file_handle:
             settings = (file_handle.metadata() or {}).get("widefield")
@@ -162,7 +166,7 @@ def first_invalid(weights: Mapping[str, Tensor]) -> str | None:
 def has_settings(path: str | Path) -> bool:
     """Return whether `save_encoder` wrote `path`."""
     file = Path(path)
-    file = file / _WEIGHTS if file.is_dir() else file
+    file = file / ENCODER_FILE if file.is_dir() else file
     if file.suffix != ".safetensors" or not file.is_file():
         return False
     try:

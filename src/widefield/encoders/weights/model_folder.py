@@ -12,7 +12,8 @@ from widefield.core.types import Fit, InputSpec, as_size
 from widefield.encoders.encoder import Encoder, EncoderConfig
 from widefield.encoders.names import is_own
 from widefield.encoders.readout import Readout
-from widefield.encoders.readout_file import READOUT_FILE, save_readout
+from widefield.encoders.readout_file import save_readout
+from widefield.encoders.weights.files import READOUT_FILE
 from widefield.encoders.weights.hub_folder import CONFIG, RECORD
 from widefield.encoders.weights.timm_entry import NAME, entry_arguments, needs_entry
 
