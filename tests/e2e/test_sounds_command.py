@@ -192,8 +192,9 @@ def test_onnx_takes_waveforms(sounds: Path, trained: Path, command: Command) -> 
 
 @pytest.mark.parametrize("views", ["viewmaker+waveaug", "none"])
 def test_every_kind_of_view_trains(sounds: Path, tmp_path: Path, views: str) -> None:
+    settings = {**SETTINGS, "max_examples": 24, "batch_size": 8}
     done = widefield.pretrain(
-        sounds / "data", out=tmp_path / "run", epochs=1, views=views, **SETTINGS
+        sounds / "data", out=tmp_path / "run", epochs=1, views=views, **settings
     )
     assert done.steps == 3
 

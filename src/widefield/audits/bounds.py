@@ -51,7 +51,6 @@ BUDGET: dict[str, Any] = {
     "views": "gentle",
     "batch_size": 64,
     "lr": 3e-3,
-    "warmup_epochs": 1.0,
 }
 """Recipe of a ceiling. Gentle views preserve features that crops and flips would destroy."""
 _RANGES = 10
@@ -345,7 +344,12 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
     device = choose_device("auto")
     loader = Loader(dataset, batch_size=batch_size, device=device, seed=seed)
     epochs = max(1, round(CEILING_STEPS / loader.steps_per_epoch))
-    settings = BUDGET | {"batch_size": batch_size, "epochs": epochs, "seed": seed}
+    settings = BUDGET | {
+        "batch_size": batch_size,
+        "epochs": epochs,
+        "warmup_epochs": min(1.0, epochs / 10),  # of more than 25,600 examples there is one epoch
+        "seed": seed,
+    }
     feature_dim = encode(encoder, dataset.images[:1]).shape[1]
     info = RunContext.of(dataset, device=device, feature_dim=feature_dim)
     recipe, _ = resolve("default", settings, info)

@@ -159,6 +159,15 @@ def some_data(n: int = 80) -> dict[str, np.ndarray]:
     return {"x": images, "kind": np.arange(n) % 2}
 
 
+def test_a_ceiling_may_have_a_single_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many examples as the steps use: the warm-up is shorter than the run."""
+    monkeypatch.setattr(bounds_module, "CEILING_STEPS", 2)
+    encoder = build_encoder("resnet-tiny", image_size=8, seed=0)
+    before = encoder.backbone.state_dict()["conv1.weight"].clone()
+    train_supervised(encoder, open_dataset(some_data(128)), seed=0)
+    assert not torch.equal(before, encoder.backbone.state_dict()["conv1.weight"])
+
+
 def test_the_ceiling_of_a_module_that_was_frozen_for_use_is_trained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,18 +4,20 @@ import numpy as np
 
 from widefield.data import open_dataset
 from widefield.data.builtin.spoken import SAMPLE_RATE, SPEAKERS, WORDS, read_spoken
+from widefield.data.examples import Examples
 from widefield.data.readers.recordings import from_int16
 
 
-def clips() -> np.ndarray:
-    recordings = read_spoken("test").recordings
+def clips(examples: Examples) -> np.ndarray:
+    recordings = examples.recordings
     assert recordings is not None
     assert recordings.clips is not None
     return np.stack([from_int16(clip) for clip in recordings.clips])
 
 
 def test_speakers_differ_in_pitch_and_words_in_resonances() -> None:
-    examples, x = read_spoken("test"), clips()
+    examples = read_spoken("test")
+    x = clips(examples)
     middle = x[:, 1000:3000] - x[:, 1000:3000].mean(1, keepdims=True)
     power = np.abs(np.fft.rfft(middle, n=8192)) ** 2
     repeats = np.fft.irfft(power)[:, :200]

@@ -5,13 +5,14 @@ import os
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from studies import __main__ as command
-from studies import registry, runner, trained
+from studies import calibration, registry, runner, seen, suggest, trained
 from studies.packs import Packs, generated
 from studies.study import TINY, Arm, Finding, Scale, Study, difference
 
@@ -187,8 +188,14 @@ def test_a_study_is_complete(study: Study) -> None:
 
 @pytest.mark.parametrize("name", [s.id for s in registry.studies().values() if "tiny" in s.scales])
 def test_every_study_runs_at_its_smallest(
-    name: str, tmp_path_factory: pytest.TempPathFactory
+    name: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Steps and draws that set only how exact a number is are few."""
+    few_steps = partial(seen.activation_maximization, steps=4)
+    monkeypatch.setattr(seen, "activation_maximization", few_steps)
+    monkeypatch.setattr(suggest, "DRAWS", 2)
+    short = {name: how._replace(steps=8) for name, how in calibration.NETWORKS.items()}
+    monkeypatch.setattr(calibration, "NETWORKS", short)
     work = tmp_path_factory.getbasetemp() / "studies"
     words = f"run {name} --scale tiny --processes 1 --work {work} --results {work / 'results'}"
     assert command.main(words.split()) == 0
