@@ -24,6 +24,11 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "classify": lambda folder: widefield.classify("pixels", X, labels=LONG, quiet=True),
     "explore": lambda folder: widefield.explore("pixels", LONG, quiet=True),
     "explore, out": lambda folder: widefield.explore("pixels", X, out=f"{LONG}.html", quiet=True),
+    "search": lambda folder: widefield.search(LONG, X, image=folder / "file", quiet=True),
+    "search, image": lambda folder: widefield.search("pixels", X, image=LONG, quiet=True),
+    "search, out": lambda folder: widefield.search(
+        "pixels", X, image=folder / "file", out=f"{LONG}.html", quiet=True
+    ),
     "recover": lambda folder: widefield.recover(LONG, out=folder / "new", quiet=True),
     "export": lambda folder: widefield.export(LONG, folder / "x.safetensors"),
     "export, out": lambda folder: widefield.export("pixels", folder / "file" / "x.safetensors"),
