@@ -165,8 +165,9 @@ class Readout(nn.Module):
         Raises:
             ValueError: features of other widths than the readout was fitted on.
         """
-        if torch.is_autocast_enabled(h.device.type):
-            with torch.autocast(h.device.type, enabled=False):
+        device = h.device.type
+        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
                 return self.forward(h, sources)
         sources = self.with_patches([s.float() for s in sources])
         means = [self.get_buffer(f"{buffer_name(name)}_mean").float() for name in self.config.names]
@@ -494,7 +495,7 @@ def inverse_deviation(deviation: Tensor) -> Tensor:
     Features that hardly vary would otherwise be large on other examples. It is 0 for constant ones.
 
     Example:
-        >>> inverse_deviation(torch.tensor([2.0, 2.0, 0.0, 1e-6])).round(decimals=1).tolist()
+        >>> [round(x, 1) for x in inverse_deviation(torch.tensor([2.0, 2.0, 0.0, 1e-6])).tolist()]
         [0.5, 0.5, 0.0, 70.7]
     """
     floor = _LEAST_DEVIATION * deviation.square().mean().sqrt()
