@@ -473,9 +473,8 @@ def _least_squares(o: Tensor, s: Tensor, factor: Tensor) -> Tensor:
 def leading_directions(residual: Tensor, width: int) -> Tensor:
     """Return the leading eigenvectors of R^T R for R [n, K], orthonormal [K, min(n - 1, K, width)].
 
-    Those with an eigenvalue of nearly 0 are arbitrary, and left out, but for the first.
-
-    Subspace iteration (Halko, Martinsson & Tropp 2011, algorithm 4.4), from a fixed start.
+    There are fewer if further eigenvalues are nearly 0, whose eigenvectors are arbitrary. Subspace
+    iteration (Halko, Martinsson & Tropp 2011, algorithm 4.4), from a fixed start.
     """
     width = min(width, len(residual) - 1, residual.shape[1])  # the rows have mean 0
     count = min(width + _OVERSAMPLING, residual.shape[1])

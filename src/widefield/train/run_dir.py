@@ -21,7 +21,7 @@ from widefield.core.plain_yaml import read_yaml, yaml_text
 from widefield.core.types import Fit, Size, as_black_white, is_black_white
 from widefield.core.validation import is_valid
 from widefield.data import Dataset
-from widefield.encoders import READOUT_FILE, Encoder, save_encoder
+from widefield.encoders import ENCODER_FILE, READOUT_FILE, Encoder, save_encoder
 from widefield.train.folder_checks import SETTINGS_FILE, check_is_run
 from widefield.train.manifest import CHANGED_MESSAGE, Growth, Manifest
 
@@ -124,7 +124,7 @@ class RunFolder:
 
     def has_encoder_at(self, epoch: int, *, projector: bool) -> bool:
         """Return whether the encoder of a finished epoch is saved, with its projector if any."""
-        last = "projector.safetensors" if projector else "encoder.safetensors"
+        last = "projector.safetensors" if projector else ENCODER_FILE
         return (self.encoder_at(epoch) / last).exists()
 
     @contextmanager
@@ -148,7 +148,7 @@ class RunFolder:
         if self.last_checkpoint.name in names:
             return True
         trained = [name for name in names if name.startswith("epoch-")]
-        if trained or os.path.lexists(self.path / "encoder.safetensors"):
+        if trained or os.path.lexists(self.path / ENCODER_FILE):
             raise ValueError(
                 f"the run in {self.path} has trained, and its {self.last_checkpoint.name} is gone: "
                 "restore it, or start a new run with another --out"

@@ -190,6 +190,7 @@ def probe(
             *overlap_note(test, train),
             *([] if copies is None else [copies_note]),
             *extractor.notes,
+            # Of a readout that was fitted here: on which examples.
             *([] if wide is None or extractor.readout else [wide.notes[-1]]),
             *data_notes(train, test),
         ),

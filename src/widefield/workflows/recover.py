@@ -180,7 +180,7 @@ def recover(
     seconds = time.monotonic() - began
     after = _probes(_features(open_encoder(encoder), data), data)
     save_readout(fit_on_dataset(encoder, data.train, device=choose_device("auto")), out)
-    save_encoder_file(encoder, Path(out) / ENCODER_FILE)  # last: a folder with one is complete
+    save_encoder_file(encoder, out / ENCODER_FILE)  # last: a folder with one is complete
     tasks = {
         name: TaskRecovery(
             change=_change(before[name], after[name], data, name),

@@ -40,7 +40,7 @@ def save_encoder(encoder: Encoder, folder: str | Path) -> None:
     safetensors file only, and the JSON is for plain timm (`timm_snippet`). The wide readout of
     another encoder is removed: call `save_readout` after it.
     """
-    (Path(folder) / READOUT_FILE).unlink(missing_ok=True)
+    (Path(folder) / READOUT_FILE).unlink(missing_ok=True)  # first, so that a kill leaves none
     save_encoder_file(encoder, Path(folder) / ENCODER_FILE)
 
 
