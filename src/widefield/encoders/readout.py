@@ -294,8 +294,7 @@ def fit_readout(
         center, inverse = s.mean(0), inverse_deviation(s.std(0))
         s -= center
         s *= inverse
-        left = s - output @ _least_squares(output, s, _gram_factor(output))
-        v = leading_directions(left, source.width)
+        v = leading_directions(_residual(output, s, _gram_factor(output)), source.width)
         projected = s @ v
         spread = inverse_deviation(projected.std(0))
         output = torch.cat([output, projected * spread], dim=1)
@@ -362,7 +361,7 @@ def explained(output: Tensor, sources: Sequence[Tensor]) -> tuple[float, ...]:
     shares = []
     for s in sources:
         total = float(s.square().mean())
-        left = float((s - output @ _least_squares(output, s, factor)).square().mean())
+        left = float(_residual(output, s, factor).square().mean())
         shares.append(1.0 if total == 0 else 1 - left / total)
     return tuple(shares)
 
@@ -459,15 +458,24 @@ def _needed(stages: Sequence[EncoderStage], sources: Sequence[Source]) -> tuple[
 
 
 def _gram_factor(o: Tensor) -> Tensor:
-    """Return the Cholesky factor of o^T o / n + ridge, for o [n, D]."""
-    gram = (o.T @ o).double() / len(o)
+    """Return the Cholesky factor of o^T o / n + ridge, or of o o^T / n + ridge for o [n < D, D]."""
+    gram = (o @ o.T if _has_few_rows(o) else o.T @ o).double() / len(o)
     gram += _RIDGE * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     return torch.linalg.cholesky(gram)
 
 
-def _least_squares(o: Tensor, s: Tensor, factor: Tensor) -> Tensor:
-    """Return argmin_B |s - o B|^2 / n + ridge |B|^2, for o [n, D] with its factor and s [n, K]."""
-    return torch.cholesky_solve((o.T @ s).double() / len(o), factor).float()
+def _residual(o: Tensor, s: Tensor, factor: Tensor) -> Tensor:
+    """Return s - o B, B = argmin_B |s - o B|^2 / n + ridge |B|^2, for o [n, D] and s [n, K].
+
+    `factor` is that of o. For few rows, s - o B = ridge (o o^T / n + ridge)^-1 s has less work.
+    """
+    if _has_few_rows(o):
+        return _RIDGE * torch.cholesky_solve(s.double(), factor).to(s)
+    return s - o @ torch.cholesky_solve((o.T @ s).double() / len(o), factor).to(s)
+
+
+def _has_few_rows(o: Tensor) -> bool:
+    return len(o) < o.shape[1]
 
 
 def leading_directions(residual: Tensor, width: int) -> Tensor:

@@ -23,7 +23,15 @@ from widefield.encoders import (
     save_encoder,
     save_readout,
 )
-from widefield.encoders.readout import Source, default_sources, explained, source_features
+from widefield.encoders.readout import (
+    _RIDGE,
+    Source,
+    _gram_factor,
+    _residual,
+    default_sources,
+    explained,
+    source_features,
+)
 from widefield.probes import fit_linear
 
 
@@ -109,6 +117,18 @@ def test_the_share_of_variance_is_that_of_least_squares(wide: Wide) -> None:
         left = z - o @ torch.linalg.lstsq(o, z).solution
         assert share == pytest.approx(1 - float(left.square().sum() / z.square().sum()), abs=2e-3)
         assert share < 1
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(2, 60), st.integers(1, 40), st.integers(0, 1000))
+def test_what_is_left_is_that_of_ridge_regression(rows: int, width: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    o, s = (torch.randn(rows, k, generator=generator) for k in (width, 5))
+    penalty = (rows * _RIDGE) ** 0.5 * torch.eye(width)
+    stacked, target = torch.cat([o, penalty]), torch.cat([s, torch.zeros(width, 5)])
+    expected = target - stacked @ torch.linalg.lstsq(stacked.double(), target.double())[0].float()
+    found = _residual(o, s, _gram_factor(o))
+    torch.testing.assert_close(found, expected[:rows], atol=1e-4, rtol=1e-4)
 
 
 @settings(max_examples=20, deadline=None)
