@@ -7,6 +7,7 @@ from typing import Any
 
 from widefield.config.defaults import DEFAULT_METHOD
 from widefield.core.types import OnNote, Score
+from widefield.inference.run_views import run_views
 from widefield.inference.splits import training_data
 from widefield.methods import CEILING
 from widefield.report import Table
@@ -123,9 +124,11 @@ def demo(
         probe(supervised.run, preset.test, floors=False, **common),
     )
     run = RunFolder(path=trained.run)
+    dataset = training_data(run, quiet=quiet)
     page = run_report(
         run,
-        training_data(run, quiet=quiet),
+        dataset,
+        views=run_views(run.path, kept=dataset.bits),
         title="widefield demo",
         summary=summarize(table),
         table=Table(

@@ -1,5 +1,6 @@
 """The HTML page of a run: training curves, health, and views."""
 
+import copy
 from collections.abc import Sequence
 from functools import partial
 
@@ -9,14 +10,13 @@ import torch
 from widefield.core.types import Kind
 from widefield.data import Dataset
 from widefield.inference.pictures import recorded, render_views, sound_of
-from widefield.inference.run_views import run_views
 from widefield.probes.features import image_batch
 from widefield.report import Lines, RunReport, Table
 from widefield.train.next_steps import next_steps
 from widefield.train.progress import read_metrics
 from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
-from widefield.views import AugmentContext
+from widefield.views import Augmentation, AugmentContext
 
 _EXAMPLES, NUM_VIEWS = 6, 5
 FEW_EPOCHS = 8
@@ -37,6 +37,7 @@ def write_run_page(run: PretrainRun) -> None:
     page = run_report(
         run.folder,
         run.dataset,
+        views=copy.deepcopy(run.state.views).cpu(),
         title=f"{run.dataset.spec} by {run.recipe.method.name}: {run.monitor.answer()}",
         summary=f"The encoder is trained. {run.monitor.summary()}",
         details=run.monitor.details(),
@@ -49,13 +50,14 @@ def run_report(
     folder: RunFolder,
     dataset: Dataset,
     *,
+    views: Augmentation,
     title: str,
     summary: str,
     details: Sequence[str] = (),
     table: Table | None = None,
     next_steps: tuple[str, ...] = (),
 ) -> RunReport:
-    """Return the page of the run in `folder` on `dataset`."""
+    """Return the page of the run in `folder` on `dataset`, with `views` as they were trained."""
     metrics, settings = read_metrics(folder.path / "metrics.csv"), folder.settings()
     sources = dict.fromkeys(CAPTIONS, (metrics, "epoch"))
     if len(metrics) < FEW_EPOCHS:
@@ -72,7 +74,7 @@ def run_report(
             for name, (rows, by) in sources.items()
             if any(row.get(name) for row in rows)
         ],
-        view_grid=view_grid(folder, dataset),
+        view_grid=view_grid(views, dataset, recipe.seed),
         example=dataset.kind.removesuffix("s"),
         sounds=[sound_of(x) for x in recorded(dataset, dataset.spread_rows(_EXAMPLES))],
         health=_health_lines(metrics),
@@ -89,19 +91,18 @@ def run_report(
     )
 
 
-def view_grid(folder: RunFolder, dataset: Dataset) -> np.ndarray | None:
+def view_grid(views: Augmentation, dataset: Dataset, seed: int) -> np.ndarray | None:
     """Return a few images, each followed by views of it, uint8 [examples, 1 + views, H, W, C].
 
     None for views that need the gradient of the loss.
     """
-    views = run_views(folder.path, kept=dataset.bits)
     if views.gradient_calls:
         return None
     rows = dataset.spread_rows(_EXAMPLES)
     x = image_batch(dataset.images[rows], torch.device("cpu"))
     render = partial(render_views, kind=dataset.kind, rate=dataset.rate)
     mask = torch.from_numpy(dataset.masks(rows)).permute(0, 3, 1, 2) if views.needs_mask else None
-    generator = torch.Generator().manual_seed(folder.recipe().seed)
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         augmented = views(x, NUM_VIEWS, generator, AugmentContext(mask=mask))
     return np.stack([render(part) for part in (x, *augmented)], axis=1)
