@@ -30,6 +30,7 @@ from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
 from widefield.encoders import Encoder, FeatureMap, Projected
+from widefield.evaluation.data_statistics import keeps_statistics, with_data_statistics
 from widefield.evaluation.floors import floors
 from widefield.evaluation.label_free import FeatureFunction
 from widefield.evaluation.target_scores import MEASURES, mean_floor, probe_targets
@@ -150,8 +151,9 @@ def measure_bounds(
 ) -> dict[str, Bounds]:
     """Measure floors and ceiling of every task of `data` for the architecture of `extractor`.
 
-    The floor `random` is the best of `num_seeds` untrained encoders of each initialization; the
-    first one of each has its wide features too.
+    The floor `random` is the best of `num_seeds` untrained encoders of each initialization. The
+    first one of each has its wide features too, and the very first also the statistics of the data
+    in its BatchNorm layers.
     """
     return {
         task: graded_bounds(extractor, [data.only(task)], options, num_seeds=num_seeds)[0]
@@ -193,9 +195,13 @@ def graded_bounds(
     untrained = [
         source
         for seed in range(num_seeds)
-        for encoder in extractor.untrained_encoders(sample, seed=1 + seed)
+        for start, encoder in enumerate(extractor.untrained_encoders(sample, seed=1 + seed))
         for source in _floor_sources(
-            encoder, mixture, [_architecture(encoder, sample), seed], with_wide=seed == 0
+            encoder,
+            mixture,
+            [_architecture(encoder, sample), seed],
+            with_wide=seed == 0,
+            with_statistics=seed == start == 0,
         )
     ]
     ceiling = _Source(
@@ -221,23 +227,45 @@ def graded_bounds(
 
 
 def _floor_sources(
-    encoder: nn.Module, dataset: Dataset, key: list[Any], *, with_wide: bool
+    encoder: nn.Module,
+    dataset: Dataset,
+    key: list[Any],
+    *,
+    with_wide: bool,
+    with_statistics: bool,
 ) -> Iterator[_Source]:
-    """Yield the features of an untrained encoder, and its wide ones if it has stages."""
+    """Yield the features of an untrained encoder, and its wide ones if it has stages.
+
+    With the statistics of the data in its BatchNorm layers it is another encoder, with both.
+    """
     yield _Source("random", partial(encode, encoder), key)
     # The accuracy of wide features differs less between draws, and they take longer to probe.
-    if not with_wide or not has_stages_for(encoder, dataset.images):
-        return
-    device = choose_device("auto")
+    with_wide = with_wide and has_stages_for(encoder, dataset.images)
+    with_statistics = with_statistics and keeps_statistics(encoder)
+    device, digests = choose_device("auto"), dataset.digests().tolist()
 
-    @functools.cache  # fitted once for all grades
-    def wide() -> nn.Module:
-        module = wide_or_none(encoder, dataset.images, device=device)
+    def wide(network: nn.Module) -> nn.Module:
+        module = wide_or_none(network, dataset.images, device=device)
         assert module is not None, "it has stages"
         return module
 
-    digests = dataset.digests().tolist()
-    yield _Source("random", lambda images: encode(wide(), images), [*key, "wide", digests])
+    @functools.cache
+    def adapted() -> nn.Module:
+        return with_data_statistics(encoder, dataset.images, device=device)
+
+    if with_wide:
+        yield _Source("random", _lazily(lambda: wide(encoder)), [*key, "wide", digests])
+    if with_statistics:
+        key = [*key, "data statistics"]
+        yield _Source("random", _lazily(adapted), [*key, digests])
+    if with_statistics and with_wide:
+        yield _Source("random", _lazily(lambda: wide(adapted())), [*key, "wide", digests])
+
+
+def _lazily(build_module: Callable[[], nn.Module]) -> FeatureFunction:
+    """Return the features of a module that is built at the first call, once for all grades."""
+    module = functools.cache(build_module)
+    return lambda images: encode(module(), images)
 
 
 def check_trainable(extractor: FeatureExtractor, sample: NDArray[Any]) -> None:

@@ -23,6 +23,7 @@ from widefield.data import Dataset
 from widefield.data.planted import Digits, ImageFeature, Shapes, plant
 from widefield.encoders import untrained_starts
 from widefield.evaluation.cross_fit import ClassIds, CrossFit, cross_fit
+from widefield.evaluation.data_statistics import keeps_statistics, with_data_statistics
 from widefield.evaluation.label_free import (
     FeatureFunction,
     Images,
@@ -379,7 +380,9 @@ def compare_with_baseline(
         if wide is not None:
             yield features(wide)
 
-    before = untrained_starts(encoder, seed=seed) if initial is None else [initial]
+    before = [initial] if initial is not None else untrained_starts(encoder, seed=seed)
+    if initial is None and keeps_statistics(encoder):
+        before.append(with_data_statistics(before[0], data.images, device=device))
     found = compare(
         chain.from_iterable(map(readouts, before)),
         readouts(encoder),

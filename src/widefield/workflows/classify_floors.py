@@ -22,8 +22,9 @@ FloorFeatures = tuple[Tensor, int | None]
 def floor_features(extractor: FeatureExtractor, labeled: Dataset) -> dict[str, list[FloorFeatures]]:
     """Return floor -> features of the labeled examples; of several the best counts.
 
-    The untrained network has each usual initialization, with pooled and wide features. An encoder
-    is not compared with itself: pixels have no such floor, and `random` has only raw pixels.
+    The untrained networks are those of `untrained_readouts`, with pooled and wide features. An
+    encoder is not compared with itself: pixels have no such floor, and `random` has only raw
+    pixels.
     """
     is_pixels = extractor.encoder is None and extractor.architecture is None
     if is_pixels or len(labeled) > _MAX_LABELS:

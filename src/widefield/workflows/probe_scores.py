@@ -13,6 +13,7 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.modes import on_device
 from widefield.data import Dataset
 from widefield.encoders import Wide
+from widefield.evaluation.data_statistics import keeps_statistics, with_data_statistics
 from widefield.evaluation.target_scores import probe_targets
 from widefield.evaluation.wide import wide_or_none
 from widefield.inference.features import FeatureExtractor
@@ -41,9 +42,16 @@ def wide_of(extractor: FeatureExtractor, train: Dataset) -> FeatureExtractor | N
 
 
 def untrained_readouts(extractor: FeatureExtractor, train: Dataset) -> Iterator[Readouts]:
-    """Yield the untrained encoders, with their wide readouts: the floor is the best of them."""
+    """Yield the untrained encoders, with their wide readouts: the floor is the best of them.
+
+    They have each usual initialization, and the first one also the statistics of the data in its
+    BatchNorm layers.
+    """
     device = choose_device("auto")
-    for encoder in extractor.untrained_encoders(train.images):
+    untrained = extractor.untrained_encoders(train.images)
+    if keeps_statistics(untrained[0]) and len(train) > 1:
+        untrained.append(with_data_statistics(untrained[0], train.images, device=device))
+    for encoder in untrained:
         wide = wide_or_none(encoder, train.images, device=device)
         yield (
             FeatureExtractor(name="random", encoder=encoder),

@@ -99,6 +99,8 @@ def test_the_untrained_floor_is_the_best_of_all_starts_and_draws(
         for start in extractor.untrained_encoders(data.train.images[:2], seed=1 + draw)
     ]
     assert len(every) == 4
+    # The first draw of each also has its wide features, and the very first the data's statistics.
+    assert len([path for path in tmp_path.iterdir() if "random" in path.name]) == 4 + 2 + 2
     best = max(result.accuracy for result in every)
     assert found.floors["random"].accuracy == best
     assert found.floors["majority"].accuracy == np.mean(
