@@ -47,7 +47,7 @@ save = $(if $(SAVE),--json benchmarks/results/$(1).json)
 torture: $(INSTALLED)
 	$(BIN)/python tests/torture.py --kills $(KILLS) $(call save,torture)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tests/kills.py $(call save,kills)
-	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tests/kills.py --full $(call save,full_disk)
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tests/kills.py --ends full $(call save,full_disk)
 
 # Calls commands with words and files that nobody should give them: no traceback, nothing lost.
 N ?= 1000

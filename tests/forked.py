@@ -49,13 +49,18 @@ class ForkedCommand:
         """Exit code, minus the number of the signal that ended it; None while it runs."""
         return self._process.exitcode
 
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        assert self._process.pid is not None
+        return self._process.pid
+
     def poll(self) -> int | None:
         return self.returncode
 
     def send_signal(self, sign: signal.Signals) -> None:
         if self.returncode is None:
-            assert self._process.pid is not None
-            os.kill(self._process.pid, sign)
+            os.kill(self.pid, sign)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)

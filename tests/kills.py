@@ -2,7 +2,7 @@
 
     python tests/kills.py
     python tests/kills.py --most 5    # so many kills a command, spread over its steps
-    python tests/kills.py --full      # the disk is full from that step on, instead
+    python tests/kills.py --ends full # the disk is full from that step on, instead
     python tests/kills.py --command lab --json FILE    # this one anew; FILE keeps the others
 
 A command is forked from this process and dies by SIGKILL just before it opens a file to write,
@@ -15,6 +15,7 @@ opened to write and no folder made: all that holds too, and the command ends in 
 import argparse
 import errno
 import importlib
+import itertools
 import json
 import os
 import shutil
@@ -23,10 +24,10 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 from unittest import mock
 
 import numpy as np
@@ -39,6 +40,9 @@ from widefield.core.files import is_temp_file, write_atomically
 from widefield.core.hardware import machine
 from widefield.encoders import fit_readout, load_encoder, save_readout
 from widefield.encoders.weights.model_folder import MODEL_FILES
+
+End = Literal["killed", "full"]
+"""How a command ends: by SIGKILL, or because the disk is full."""
 
 TRAIN = f"pretrain data.npz --out new --epochs 2 {TINY}"
 ADAPT = calls.COMMANDS["start"]
@@ -200,7 +204,7 @@ class Tally:
 
 
 def play_command(
-    command: Killed, world: World, folder: Path, most: int | None, full: bool = False
+    command: Killed, world: World, folder: Path, most: int | None, ends: Sequence[End]
 ) -> Tally:
     """Kill a command at its steps, `most` of them at most, or let the disk be full from there."""
     tally = Tally()
@@ -214,11 +218,11 @@ def play_command(
     chosen = range(steps)
     if most is not None and steps > most:
         chosen = [round(i * (steps - 1) / (most - 1)) for i in range(most)]  # type: ignore[assignment]
-    for step in chosen:
+    for step, end in itertools.product(chosen, ends):
         world.copy(folder)
         before = dict(content(folder))
-        ended, _ = run(command.words, folder, step, full)
-        if ended not in ((0, 2) if full else (-signal.SIGKILL,)):
+        ended, _ = run(command.words, folder, step, full=end == "full")
+        if ended not in ((0, 2) if end == "full" else (-signal.SIGKILL,)):
             tally.broken.append(f"step {step}: it ended with {ended}")
         else:
             tally.kills += 1
@@ -260,7 +264,7 @@ def play(arguments: list[str] | None = None) -> int:
     """Kill all commands; return the exit code, 1 if something was broken."""
     parser = argparse.ArgumentParser(prog="python tests/kills.py")
     parser.add_argument("--most", type=int, help="kills a command at most; by default all")
-    parser.add_argument("--full", action="store_true", help="let the disk be full instead")
+    parser.add_argument("--ends", choices=get_args(End), nargs="+", default=["killed"])
     parser.add_argument("--command", choices=tuple(COMMANDS), action="append")
     parser.add_argument("--json", type=Path, help="write the result to this file")
     options = parser.parse_args(arguments)
@@ -276,7 +280,7 @@ def play(arguments: list[str] | None = None) -> int:
         assert made == 0
         for name in options.command or COMMANDS:
             case = Path(folder) / "case"
-            tallies[name] = play_command(COMMANDS[name], world, case, options.most, options.full)
+            tallies[name] = play_command(COMMANDS[name], world, case, options.most, options.ends)
             sys.stdout.write(f"{name}: {tallies[name].kills} kills\n")
             sys.stdout.flush()
             for problem in tallies[name].broken:
