@@ -32,6 +32,8 @@ def _arms(plants: tuple[str, ...], longest: int, scaled: float = 1.0) -> Iterato
             scale = round(scaled * epochs) / longest
             yield f"{name} @ {plant}", Arm(data=data(plant), settings=settings, epochs=scale)
         yield f"untrained @ {plant}", Arm(data=data(plant), settings=None)
+        adapted = Arm(data=data(plant), settings=None, statistics=True)
+        yield f"untrained, data statistics @ {plant}", adapted
         yield f"raw pixels @ {plant}", Arm(data=data(plant), settings=None, pixels=True)
 
 

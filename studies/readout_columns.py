@@ -13,13 +13,8 @@ from studies.trained import Sets, Trained
 from widefield.data import Dataset
 from widefield.encoders import Readout, stage_maps
 from widefield.encoders.patches import fit_patch_filters, grid_of, patch_features
-from widefield.encoders.readout import (
-    EXTRA,
-    Source,
-    inverse_deviation,
-    leading_directions,
-    source_features,
-)
+from widefield.encoders.readout import Source, source_features
+from widefield.encoders.readout_fit import EXTRA, inverse_deviation, leading_directions
 from widefield.encoders.stages import INPUT
 from widefield.evaluation.wide import fit_on_dataset
 from widefield.probes.features import image_batch

@@ -27,6 +27,7 @@ from widefield.core.hardware import choose_device
 from widefield.data import Dataset, open_dataset
 from widefield.data.source import Data
 from widefield.encoders import Projected, Wide, load_encoder
+from widefield.evaluation.data_statistics import with_data_statistics
 from widefield.evaluation.wide import fit_on_dataset
 from widefield.methods import load_projector
 from widefield.probes import Score, extract, score
@@ -62,7 +63,11 @@ class Trained:
         if self.arm.pixels:
             return Pixels.of(self.train_set().images)
         recipe = make_recipe(encoder=self.scale.encoder, seed=self.seed)
-        return build_run_encoder(recipe, DataInfo.of(self.train_set()), self.device).eval()
+        images = self.train_set()
+        untrained = build_run_encoder(recipe, DataInfo.of(images), self.device).eval()
+        if self.arm.statistics:
+            return with_data_statistics(untrained, images.images, device=self.device)
+        return untrained
 
     @cached_property
     def projected(self) -> nn.Module | None:

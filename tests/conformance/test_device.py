@@ -17,8 +17,7 @@ from standin import DEVICE, MixedDevices, Watch, watch
 from widefield.core.logmel import FrontEnd
 from widefield.core.types import Batch
 from widefield.data import Dataset, Loader, open_dataset
-from widefield.encoders import build_encoder
-from widefield.encoders.readout import Wide, fit_readout
+from widefield.encoders import Wide, build_encoder, fit_readout
 from widefield.head import LazyAdamW, LazySGD, MemoryStorage, PerExampleHead, RowState
 from widefield.head.lazy_optimizer import LazyOptimizer
 from widefield.methods import METHODS

@@ -341,7 +341,7 @@ def test_a_run_says_whether_it_is_better_than_untrained(command: Command, in_tmp
     assert "better than untrained: " in said
     assert "\nneighbor consistency under augmentation " in said
     assert said.startswith("linear probe on class ")
-    assert re.search(r" points? above the untrained network", said.splitlines()[0])
+    assert re.search(r"\d points? (above|below) the untrained network", said.splitlines()[0])
     page = Path("good/report.html").read_text()
     assert "Verdict: better than untrained." in page
     assert "Linear-probe accuracy (class): " in page

@@ -17,7 +17,8 @@ from widefield.audits.verdict import Outcomes
 from widefield.core.hardware import choose_device
 from widefield.core.modes import eval_mode, on_device
 from widefield.data.select import spread_rows
-from widefield.encoders.readout import Source, inverse_deviation, leading_directions
+from widefield.encoders.readout import Source
+from widefield.encoders.readout_fit import inverse_deviation, leading_directions
 from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
 from widefield.evaluation.target_scores import probe_targets
 from widefield.inference.splits import TrainTest

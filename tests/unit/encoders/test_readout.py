@@ -23,14 +23,13 @@ from widefield.encoders import (
     save_encoder,
     save_readout,
 )
-from widefield.encoders.readout import (
+from widefield.encoders.readout import Source, source_features
+from widefield.encoders.readout_fit import (
     _RIDGE,
-    Source,
     _gram_factor,
     _residual,
     default_sources,
     explained,
-    source_features,
 )
 from widefield.probes import fit_linear
 

@@ -78,7 +78,7 @@ def test_untrained_encoders_are_not_better_than_untrained() -> None:
     """The control: the same architecture, drawn five times."""
     for seed in range(5):
         encoder = build_encoder("resnet-tiny", image_size=SIDE, seed=100 + seed)
-        found = compared(encoder, images())
+        found = compared(encoder, images(150))
         assert found.without_labels in ("no significant difference", "inconclusive")
         assert found.verdict != "better"
 
