@@ -51,7 +51,10 @@ EQUAL_TIME = Study(
         "The digit has a fixed place, so raw pixels predict it and the untrained encoder keeps "
         "half of it in its pooled features. Pretraining on photographs suppresses it there, most "
         "with S-DIET and least with row-contrast. A linear probe of the wide features predicts it "
-        "with every method. view-contrast is the default of short runs: its class accuracy is "
+        "as raw pixels do, and the shape at twice the accuracy of raw pixels, with every method "
+        "and untrained. The class accuracy of wide features of view-contrast is 4 to 5 points "
+        "above that of the untrained encoder, with or without the statistics of the data, and 5 to "
+        "7 with moderate views. view-contrast is the default of short runs: its class accuracy is "
         "that of S-DIET here, and it learns faster where each image is seen few times."
     ),
 )
