@@ -88,8 +88,9 @@ COUNT = int(os.environ.get("SIGNALS", 4))
 
 def test_at_random_instants(data: Path, tmp_path: Path) -> None:
     rng = random.Random(0)
+    process = started(data, tmp_path / "whole")
     began = time.monotonic()
-    code, _, err = ended(started(data, tmp_path / "whole"))
+    code, _, err = ended(process)
     assert code == 0, err
     length = time.monotonic() - began
     stages = set()

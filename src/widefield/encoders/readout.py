@@ -165,7 +165,7 @@ class Wide(nn.Module):
     One forward pass of the encoder gives h and all maps.
 
     Example:
-        >>> from widefield.encoders import build_encoder
+        >>> from widefield.encoders import build_encoder, fit_readout
         >>> encoder, images = build_encoder("resnet-tiny", seed=0), torch.rand(600, 3, 32, 32)
         >>> wide = Wide(encoder, fit_readout(encoder, images.split(100)))
         >>> encoder(images[:2]).shape[1], wide(images[:2]).shape[1]
