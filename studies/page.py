@@ -28,9 +28,9 @@ cifar10_test.npz, and the same of cifar100 and mnist, with arrays `images`, `lab
 and recordings in fsdd.npz and noise.npz. `--scale tiny` needs no data and proves that a study runs.
 `--scale gpu` is the paper's own data, encoder and recipe.
 
-Wide features are those of the present [readout](readout.md) in `readout-floors` and `equal-time`.
-In the other results they are those of an earlier one: all stages but the last, the input on a grid
-of 16 x 16, and no patches. Its probes selected the scale by accuracy.
+Wide features are those of the present [readout](readout.md) in `readout-floors`, `readout-few` and
+`equal-time`. In the other results they are those of an earlier one: all stages but the last, the
+input on a grid of 16 x 16, and no patches. Its probes selected the scale by accuracy.
 """
 
 

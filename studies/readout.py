@@ -321,7 +321,7 @@ FEW = {
     for name, arm in READOUT_FLOORS.arms.items()
     if arm.about["probed"] in ("cifar10", "cifar10+digits", "mnist", "spoken")
     and arm.about["encoder"] == "resnet-tiny"
-    and arm.settings is not None
+    and not arm.pixels
 }
 
 READOUT_FEW = cpu_study(
@@ -332,9 +332,12 @@ READOUT_FEW = cpu_study(
     arms=FEW,
     measure=few_labels,
     conclusion=(
-        "Neighbors agree more in the wide features in every row. Clusters do on MNIST and on the "
-        "spoken digit, not on speakers or beside a planted digit, and differ by seed: `explore` "
-        "uses pooled features by default."
+        "With few labels, wide features are better for every task but the hue, and the class by "
+        "the encoder of labels; neighbors agree more in them in every row. Of a planted digit, "
+        "wide features of the trained encoder have less than those of the untrained one, and both "
+        "less than raw pixels: few labels and neighbors do not recover what a probe with all "
+        "labels does. Clusters agree more on MNIST and on the spoken digit, not on speakers, and "
+        "differ much between seeds: `explore` uses pooled features by default."
     ),
 )
 

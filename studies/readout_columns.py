@@ -204,7 +204,11 @@ def _patches(pixels: Pair, shape: tuple[int, ...], filters: Tensor, offset: Tens
 READOUT_REDUCTIONS = replace(
     READOUT_FEW,
     id="readout-reductions",
-    arms={n: replace(a, about={**a.about, "choice": True}) for n, a in FEW.items()},
+    arms={
+        name: replace(arm, about={**arm.about, "choice": True})
+        for name, arm in FEW.items()
+        if arm.settings is not None
+    },
     question="How are the columns of the wide readout best chosen from earlier stages?",
     scales={
         "cpu": Scale(images=20_000, epochs=12, seeds=(0,), minutes=30, probed=2000),
