@@ -21,6 +21,8 @@ VOTERS = 20
 """Neighbors whose labels are compared with a label."""
 _SMALLEST = 5
 """Minimum size of a cluster."""
+_LARGEST_SHARE = 0.8
+"""Share of all points from which on a cluster is divided."""
 
 
 def near_duplicates(graph: Graph) -> list[NDArray[np.int64]]:
@@ -100,20 +102,23 @@ def density_clusters(
     """Return the cluster of each point of a map [n, 2], the largest 0, or -1 for none, int64 [n].
 
     It is HDBSCAN (Campello, Moulavi and Sander 2013) with a minimum cluster size of sqrt(n) / 4,
-    so that number and size of clusters grow with n, and of at least five. Groups of `copies`, which
-    a map spreads, are in one cluster: the one with most of them, or their own if they suffice.
+    so that number and size of clusters grow with n, and of at least five. A cluster of more than
+    four fifths of all points is replaced by the clusters in it, of at most half of them, if there
+    are any. Groups of `copies`, which a map spreads, are in one cluster: the one with most of
+    them, or their own if they suffice.
 
     Example:
         >>> grid = np.stack(np.meshgrid(np.arange(6.0), np.arange(6.0)), 2).reshape(36, 2)
         >>> sorted(set(density_clusters(np.concatenate([grid, grid + 100])).tolist()))
         [0, 1]
     """
-    from sklearn.cluster import HDBSCAN
-
     smallest = max(_SMALLEST, round(math.sqrt(len(places)) / 4))
     if len(places) < 2 * smallest:
         return np.full(len(places), -1)
-    found = HDBSCAN(min_cluster_size=smallest, copy=True).fit_predict(places)
+    found = _hdbscan(places, smallest, None)
+    if np.bincount(found[found >= 0], minlength=1).max() > _LARGEST_SHARE * len(places):
+        divided = _hdbscan(places, smallest, len(places) // 2)
+        found = divided if divided.max() > found.max() else found
     for group in copies:
         inside = found[group][found[group] >= 0]
         if len(inside):
@@ -128,6 +133,15 @@ def density_clusters(
     rank[-1] = -1
     labels: NDArray[np.int64] = rank[found]
     return labels
+
+
+def _hdbscan(places: NDArray[np.floating], smallest: int, largest: int | None) -> NDArray[np.int64]:
+    """Return the cluster of each point, or -1, with the least and the greatest size of clusters."""
+    from sklearn.cluster import HDBSCAN
+
+    clusters = HDBSCAN(min_cluster_size=smallest, max_cluster_size=largest, copy=True)
+    found: NDArray[np.int64] = clusters.fit_predict(places)
+    return found
 
 
 def typical(

@@ -4,6 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sklearn.cluster import HDBSCAN
 from torch import Tensor
 
 from widefield.metrics import (
@@ -89,6 +90,20 @@ def test_clusters_are_the_dense_places_the_largest_first() -> None:
     assert inside.mean() > 0.8
     assert (found[inside] == group[inside]).all()
     assert (density_clusters(rng.normal(size=(8, 2))) == -1).all()
+
+
+def test_a_cluster_of_nearly_all_points_is_divided() -> None:
+    rng = np.random.default_rng(0)
+    centers = [(0, 0), (4, 0), (0, 4), (4, 4), (8, 0)]
+    near = [rng.normal(center, 0.9, (80, 2)) for center in centers]
+    places = np.concatenate([*near, rng.normal(60, 0.5, (30, 2))])
+    assert HDBSCAN(min_cluster_size=5, copy=True).fit(places).labels_.max() == 1  # the control
+    found = density_clusters(places)
+    group = np.repeat(range(6), [80] * 5 + [30])
+    assert found.max() == 5
+    assert (found >= 0).mean() > 0.8
+    shares = [np.bincount(group[found == k]).max() / (found == k).sum() for k in range(6)]
+    assert min(shares) > 0.9
 
 
 @pytest.mark.parametrize("copies", [20, 200])
