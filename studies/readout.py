@@ -336,8 +336,8 @@ READOUT_FEW = cpu_study(
         "the encoder of labels; neighbors agree more in them in every row. Of a planted digit, "
         "wide features of the trained encoder have less than those of the untrained one, and both "
         "less than raw pixels: few labels and neighbors do not recover what a probe with all "
-        "labels does. Clusters agree more on MNIST and on the spoken digit, not on speakers, and "
-        "differ much between seeds: `explore` uses pooled features by default."
+        "labels does. Clusters agree more on MNIST and on the spoken digit, not on CIFAR-10 and on "
+        "speakers: `explore` uses pooled features by default."
     ),
 )
 
