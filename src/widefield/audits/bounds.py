@@ -177,6 +177,7 @@ def graded_bounds(
     sample = grades[0].train.images[:2]
     mixture = _mixture([grade.train for grade in grades])
     architecture = _architecture(extractor.untrained_encoders(sample)[0], sample)
+    digests = mixture.digests().tolist()
 
     @functools.cache  # trained once for all grades, and not at all if all of them are cached
     def supervised() -> nn.Module:
@@ -199,6 +200,7 @@ def graded_bounds(
         for source in _floor_sources(
             encoder,
             mixture,
+            digests,
             [_architecture(encoder, sample), seed],
             with_wide=seed == 0,
             with_statistics=seed == start == 0,
@@ -207,7 +209,7 @@ def graded_bounds(
     ceiling = _Source(
         "ceiling",
         lambda images: encode(supervised(), images),
-        [architecture, CEILING_STEPS, BUDGET, mixture.digests().tolist()],
+        [architecture, CEILING_STEPS, BUDGET, digests],
     )
     return [
         Bounds(
@@ -229,6 +231,7 @@ def graded_bounds(
 def _floor_sources(
     encoder: nn.Module,
     dataset: Dataset,
+    digests: list[Any],
     key: list[Any],
     *,
     with_wide: bool,
@@ -236,13 +239,14 @@ def _floor_sources(
 ) -> Iterator[_Source]:
     """Yield the features of an untrained encoder, and its wide ones if it has stages.
 
-    With the statistics of the data in its BatchNorm layers it is another encoder, with both.
+    With the statistics of the data in its BatchNorm layers it is another encoder, with both. What
+    depends on the data has `digests`, those of `dataset`, in its key besides `key`.
     """
     yield _Source("random", partial(encode, encoder), key)
     # The accuracy of wide features differs less between draws, and they take longer to probe.
     with_wide = with_wide and has_stages_for(encoder, dataset.images)
     with_statistics = with_statistics and keeps_statistics(encoder)
-    device, digests = choose_device("auto"), dataset.digests().tolist()
+    device = choose_device("auto")
 
     def wide(network: nn.Module) -> nn.Module:
         module = wide_or_none(network, dataset.images, device=device)

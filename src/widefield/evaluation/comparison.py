@@ -23,7 +23,7 @@ from widefield.data import Dataset
 from widefield.data.planted import Digits, ImageFeature, Shapes, plant
 from widefield.encoders import untrained_starts
 from widefield.evaluation.cross_fit import ClassIds, CrossFit, cross_fit
-from widefield.evaluation.data_statistics import keeps_statistics, with_data_statistics
+from widefield.evaluation.data_statistics import also_with_data_statistics
 from widefield.evaluation.label_free import (
     FeatureFunction,
     Images,
@@ -354,6 +354,9 @@ def compare_with_baseline(
 ) -> Comparison | None:
     """Compare an encoder with its initial weights, or else with itself untrained.
 
+    The untrained encoders of the linear probe have each usual initialization, and the first one
+    also the statistics of the images in its BatchNorm layers.
+
     Args:
         encoder: x[B, C, H, W] in [0, 1] -> h[B, D].
         dataset: images, such as the training data, as many as in `IMAGE_COUNTS`. The result is None
@@ -380,9 +383,11 @@ def compare_with_baseline(
         if wide is not None:
             yield features(wide)
 
-    before = [initial] if initial is not None else untrained_starts(encoder, seed=seed)
-    if initial is None and keeps_statistics(encoder):
-        before.append(with_data_statistics(before[0], data.images, device=device))
+    if initial is None:
+        untrained = untrained_starts(encoder, seed=seed)
+        before = also_with_data_statistics(untrained, data.images, device=device)
+    else:
+        before = [initial]
     found = compare(
         chain.from_iterable(map(readouts, before)),
         readouts(encoder),

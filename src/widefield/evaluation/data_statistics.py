@@ -5,6 +5,7 @@ this floor, such a run appears to be better than an untrained network.
 """
 
 import copy
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -54,6 +55,24 @@ def with_data_statistics(
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum
     return result
+
+
+def also_with_data_statistics(
+    untrained: Sequence[nn.Module], images: np.ndarray, *, device: torch.device
+) -> list[nn.Module]:
+    """Return the untrained encoders, and the first of them also with the statistics of `images`.
+
+    It is left out without BatchNorm layers, and for fewer than two images [n, H, W, C].
+
+    Example:
+        >>> network = nn.Sequential(nn.BatchNorm2d(1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        >>> images = np.full((4, 8, 8, 1), 51, dtype=np.uint8)
+        >>> len(also_with_data_statistics([network], images, device=torch.device("cpu")))
+        2
+    """
+    if len(images) < 2 or not keeps_statistics(untrained[0]):
+        return [*untrained]
+    return [*untrained, with_data_statistics(untrained[0], images, device=device)]
 
 
 def keeps_statistics(network: nn.Module) -> bool:

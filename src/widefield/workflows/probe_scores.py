@@ -13,7 +13,7 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.modes import on_device
 from widefield.data import Dataset
 from widefield.encoders import Wide
-from widefield.evaluation.data_statistics import keeps_statistics, with_data_statistics
+from widefield.evaluation.data_statistics import also_with_data_statistics
 from widefield.evaluation.target_scores import probe_targets
 from widefield.evaluation.wide import wide_or_none
 from widefield.inference.features import FeatureExtractor
@@ -49,9 +49,7 @@ def untrained_readouts(extractor: FeatureExtractor, train: Dataset) -> Iterator[
     """
     device = choose_device("auto")
     untrained = extractor.untrained_encoders(train.images)
-    if keeps_statistics(untrained[0]) and len(train) > 1:
-        untrained.append(with_data_statistics(untrained[0], train.images, device=device))
-    for encoder in untrained:
+    for encoder in also_with_data_statistics(untrained, train.images, device=device):
         wide = wide_or_none(encoder, train.images, device=device)
         yield (
             FeatureExtractor(name="random", encoder=encoder),
