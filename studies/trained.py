@@ -37,6 +37,9 @@ from widefield.train.build import DataInfo, build_run_encoder
 Sets = tuple[Dataset, Dataset]
 """Examples that probes are fitted on, and those that are scored."""
 
+VIEWS = "expert"
+"""Views of the runs that name neither views nor a recipe, the same for every method."""
+
 WITHOUT_PROJECTOR = ("supervised", "diet")
 """Methods that take no settings of a projector."""
 
@@ -275,7 +278,9 @@ def _train_or_resume(data: Data, folder: Path, settings: dict[str, Any]) -> None
     if not resumed:
         shutil.rmtree(folder, ignore_errors=True)  # a run that was killed before a checkpoint
     began = time.process_time(), time.monotonic()
-    given = {} if resumed else {"checkpoint_every": max(1, settings["epochs"] // 4), **settings}
+    views = {} if "recipe" in settings else {"views": VIEWS}
+    every = {"checkpoint_every": max(1, settings["epochs"] // 4)}
+    given = {} if resumed else every | views | settings
     done = widefield.pretrain(data, out=folder, resume=resumed, quiet=True, **given)
     if not done.finished:
         raise KeyboardInterrupt

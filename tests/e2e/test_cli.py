@@ -366,7 +366,7 @@ def test_bad_input_gets_one_line(
         ("    layers: 2", "    layer: 2", "'layer' is unknown"),
         ("  checkpoint_every: .*\n", "", "'checkpoint_every' is missing"),
         ("name: view-contrast", "name: viewcontrast", "did you mean 'view-contrast'"),
-        ("name: expert", "name: expart", "did you mean 'expert'"),
+        ("name: moderate", "name: moderat", "did you mean 'moderate'"),
         ("    init: .*", "    init: zero", "init must be embedding or random, got 'zero'"),
         ("format: 3", "format: 2", "has format 2 and this version of widefield reads format 3"),
         ("format: 3", "format: 4", "has format 4 and this version of widefield reads format 3"),

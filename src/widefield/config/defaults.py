@@ -5,14 +5,22 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
+from widefield.core.types import Kind
 from widefield.encoders import Family
 from widefield.methods import METHODS, MethodConfig, ViewContrastConfig, view_contrast
+from widefield.views import ViewSettings
 
 DEFAULT_METHOD = "view-contrast"
 """Method of short runs, of runs with initial weights, and of runs whose epochs are long."""
 
 LONG_METHOD = "row-contrast"
 """Method of other runs of `LONG_RUN_EPOCHS` and more."""
+
+DEFAULT_VIEWS = "moderate"
+"""Views of `DEFAULT_METHOD` for images, in runs of random weights below `LONG_RUN_STEPS`."""
+
+LONG_RUN_STEPS = 3000
+"""Steps from which `DEFAULT_VIEWS` were not measured."""
 
 LONG_RUN_EPOCHS = 40
 """Epochs from which the rows of a head give better features than a second view."""
@@ -70,6 +78,9 @@ STUDIES = {
     "LONG_METHOD": ("run-length", "budgets"),
     "LONG_RUN_EPOCHS": ("run-length", "budgets"),
     "MAX_STEPS_BETWEEN_VISITS": ("run-length", "staleness"),
+    "views_for": ("views", "default-views", "equal-time", "equal-time-50000"),
+    "DEFAULT_VIEWS": ("views", "default-views", "equal-time", "equal-time-50000"),
+    "LONG_RUN_STEPS": ("equal-time-50000",),
     "MIN_EPOCHS": ("staleness",),
     "FEW_STEPS": ("budgets",),
     "batch_size_for": ("batch-size",),
@@ -121,6 +132,23 @@ def method_with_settings(overrides: Collection[str]) -> str | None:
     if (short - long).intersection(overrides):
         return DEFAULT_METHOD
     return LONG_METHOD if (long - short).intersection(overrides) else None
+
+
+def views_for(method: str, *, steps: int, init: str | None = None, kind: Kind = "images") -> str:
+    """Return the default views of a run.
+
+    Args:
+        method: name of the method.
+        steps: steps of the run.
+        init: initial weights of the run, if any.
+        kind: kind of the examples.
+
+    Example:
+        >>> views_for("view-contrast", steps=350), views_for("simclr", steps=350)
+        ('moderate', 'expert')
+    """
+    is_measured = method == DEFAULT_METHOD and steps < LONG_RUN_STEPS and init is None
+    return DEFAULT_VIEWS if is_measured and kind == "images" else ViewSettings().names
 
 
 def batch_size_for(examples: int, *, max_batch_size: int) -> int:

@@ -16,6 +16,7 @@ from widefield.config.defaults import (
 )
 from widefield.config.recipe import Recipe
 from widefield.encoders import family_of
+from widefield.views import ViewSettings
 
 
 def notes_on(
@@ -29,6 +30,7 @@ def notes_on(
     is_auto = "method" in unset
     lines = (
         _on_method(recipe, overrides) if is_auto else "",
+        _on_views(recipe) if "views" in unset else "",
         _on_rate(recipe) if "lr" in unset else "",
         _on_batch(recipe) if "batch_size" in unset else "",
         _on_steps(recipe, per_epoch, overrides if is_auto else None) or _on_epochs(recipe),
@@ -52,6 +54,14 @@ def _on_method(recipe: Recipe, overrides: Collection[str]) -> str:
     else:
         reason = f"the default from {LONG_RUN_EPOCHS} epochs on"
     return f"method {name}, {reason}: --method sets another"
+
+
+def _on_views(recipe: Recipe) -> str:
+    """Return the note on the views, unless they are those of most methods."""
+    name = recipe.views.names
+    if name == ViewSettings().names:
+        return ""
+    return f"views {name}, the default of {recipe.method.name} in short runs: --views sets others"
 
 
 def _on_rate(recipe: Recipe) -> str:

@@ -38,7 +38,7 @@ class Recipe(Settings):
     method: MethodConfig
     """Objective to train, see docs/methods.md; auto picks by epochs, steps per epoch, and init."""
     views: ViewSettings = field(default_factory=ViewSettings)
-    """Augmentation policy: expert, viewmaker, none, ...; A+B applies A, then B."""
+    """Augmentation policy: moderate, expert, none, ...; A+B applies A, then B. docs/views.md."""
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
     """A timm model, resnet-tiny, alexnet, wide-resnet-34-5, conv1d, or your FILE.py:FUNCTION."""
     init: str | None = None

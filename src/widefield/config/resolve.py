@@ -6,7 +6,13 @@ from typing import Any, Self
 
 import torch
 
-from widefield.config.defaults import LR_SCALES, batch_size_for, method_for, with_balance
+from widefield.config.defaults import (
+    LR_SCALES,
+    batch_size_for,
+    method_for,
+    views_for,
+    with_balance,
+)
 from widefield.config.notes import notes_on
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, named_recipe
@@ -115,6 +121,9 @@ def resolve(
     steps = result.epochs * per_epoch
     if "method" in unset:
         result = _with_default_method(result, overrides, per_epoch)
+    if "views" in unset:
+        views = views_for(result.method.name, steps=steps, init=result.init, kind=context.kind)
+        result = result.changed({"views": views})
     feature_dim = context.feature_dim or encoder.width(
         InputSpec(channels=context.channels, image_size=context.image_size, rate=context.rate)
     )
@@ -167,7 +176,7 @@ def without_auto(overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unset(recipe: str | Recipe, overrides: Mapping[str, Any]) -> frozenset[str]:
-    """Return which of `method`, `batch_size`, `lr` and `head_lr_scale` have default rules.
+    """Return which of `method`, `views`, `batch_size`, `lr`, `head_lr_scale` have default rules.
 
     A `MethodConfig` has its own rates, and `lr` sets the rate of the rows too.
     """
@@ -178,7 +187,8 @@ def _unset(recipe: str | Recipe, overrides: Mapping[str, Any]) -> frozenset[str]
         return rates  # those of the recipe are those of its method
     if recipe != "default":
         return frozenset()
-    return rates | {"batch_size"} - overrides.keys() | ({"method"} if method == AUTO else set())
+    auto = {"method"} if method == AUTO else set()
+    return rates | {"batch_size", "views"} - overrides.keys() | auto
 
 
 def _check_combination(recipe: Recipe, overrides: Mapping[str, Any]) -> None:

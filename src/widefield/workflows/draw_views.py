@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from widefield.config.defaults import DEFAULT_METHOD, views_for
 from widefield.core.files import checked_output, write_atomically
 from widefield.core.input_errors import input_errors
 from widefield.core.types import ImageSize, OnNote, parse_size
@@ -161,7 +162,7 @@ class DrawnViews:
 def draw_views(
     data: Data,
     *,
-    views: Sequence[str] = ("expert",),
+    views: Sequence[str] | None = None,
     examples: int = 6,
     count: int = 6,
     image_size: ImageSize | None = None,
@@ -175,8 +176,8 @@ def draw_views(
 
     Args:
         data: images or sounds, as for `pretrain`.
-        views: policies, such as expert,microscopy; by default expert. In Python a sequence of
-            names.
+        views: policies, such as expert,microscopy; by default those of a short run. In Python a
+            sequence of names.
         examples: number of examples, spread over the data.
         count: number of views of each.
         image_size: side of square images, or HEIGHTxWIDTH; by default as for `pretrain`.
@@ -198,11 +199,13 @@ def draw_views(
         checked_output(out, (".html", ".png"), overwrite=overwrite)
     if min(examples, count) < 1:
         raise ValueError(f"examples is {examples} and count {count}; expected at least 1")
-    settings = [ViewSettings.named(name) for name in views]
+    settings = [ViewSettings.named(name) for name in views or ()]
     size = None if image_size is None else parse_size(image_size)
     with images_progress(quiet, "reading images") as progress:
         dataset = open_dataset(data, image_size=size, progress=progress)
     send_notes(dataset.notes, on_note)
+    default = views_for(DEFAULT_METHOD, steps=0, kind=dataset.kind)
+    settings = settings or [ViewSettings.named(default)]
     shown, measured = dataset.spread_rows(examples), dataset.spread_rows(_MEASURED)
     effects, pictures = [], {}
     for one in settings:

@@ -18,6 +18,8 @@ from widefield.config.defaults import (
     BALANCE_BY_STEPS,
     DEFAULT_METHOD,
     FEW_STEPS,
+    LONG_METHOD,
+    LONG_RUN_EPOCHS,
     LR_MEASURED_ON,
     LR_SCALES,
     MIN_EPOCHS,
@@ -29,7 +31,7 @@ from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, RECIPES, make_recipe
 from widefield.config.resolve import InitInfo, RunContext, check, resolve
 from widefield.core.memory import Memory
-from widefield.core.types import InputSpec
+from widefield.core.types import InputSpec, Kind
 from widefield.data import steps_per_epoch
 from widefield.encoders import EncoderSettings, build_encoder, family_of
 from widefield.encoders.family import family_of_network
@@ -58,8 +60,13 @@ def resolved(recipe: str | Recipe, settings: dict[str, Any], examples: int = FEW
 
 
 def noted(examples: int, **settings: Any) -> str:
-    """The notes on a run of `examples` images, by a method that was named."""
-    usual = {"method": DEFAULT_METHOD, "encoder": "resnet-tiny", "batch_size": 256}
+    """The notes on a run of `examples` images, by a method and with views that were named."""
+    usual = {
+        "method": DEFAULT_METHOD,
+        "views": "expert",
+        "encoder": "resnet-tiny",
+        "batch_size": 256,
+    }
     return "\n".join(resolve("default", {**usual, **settings}, facts(examples))[1])
 
 
@@ -294,6 +301,53 @@ def test_a_batch_size_for_few_examples_is_noted_and_one_that_was_given_is_kept()
     assert resolved(make_recipe(), {}).batch_size == 256
 
 
+@pytest.mark.parametrize(
+    ("settings", "views"),
+    [
+        ({}, "moderate"),
+        ({"method": DEFAULT_METHOD}, "moderate"),
+        ({"method": ViewContrastConfig(logit_scale=3.0)}, "moderate"),
+        ({"method": "simclr"}, "expert"),
+        ({"method": LONG_METHOD}, "expert"),
+        ({"epochs": LONG_RUN_EPOCHS}, "expert"),
+        ({"views": "expert"}, "expert"),
+        ({"method": DEFAULT_METHOD, "batch_size": 10, "epochs": 749}, "moderate"),
+        ({"method": DEFAULT_METHOD, "batch_size": 10, "epochs": 750}, "expert"),
+        ({"init": "file"}, "expert"),
+    ],
+)
+def test_the_default_views_are_those_that_were_measured(
+    settings: dict[str, Any], views: str
+) -> None:
+    """Only view-contrast was, from random weights, in runs below 3,000 steps."""
+    settings = {"epochs": 2, "encoder": "resnet-tiny", **settings}
+    chosen, notes = resolve("default", settings, facts(FEW))
+    assert chosen.views.names == views
+    note = "views moderate, the default of view-contrast in short runs: --views sets others"
+    assert (note in notes) == (views == "moderate")
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoder", "size"),
+    [("sounds", "resnet-tiny", (1, 8000)), ("windows", "conv1d", (1, 64))],
+)
+def test_moderate_views_are_the_default_of_images_only(
+    kind: Kind, encoder: str, size: tuple[int, int]
+) -> None:
+    known = facts(kind=kind, image_size=size, channels=1, rate=8000 if kind == "sounds" else None)
+    chosen, notes = resolve("default", {"epochs": 2, "encoder": encoder}, known)
+    assert chosen.views.names == "expert"
+    assert not any("views" in note for note in notes)
+
+
+def test_recipes_and_earlier_runs_keep_their_views() -> None:
+    assert resolved("s-diet-paper", {}).views.names == "expert"
+    assert resolved(make_recipe(method=DEFAULT_METHOD, epochs=2), {}).views.names == "expert"
+    first = resolved("default", {"epochs": 2})
+    assert first.views.names == "moderate"
+    assert resolved(first, {"epochs": 750, "batch_size": 10}).views.names == "moderate"
+
+
 def test_every_measured_encoder_exists() -> None:
     for name in LR_MEASURED_ON:
         with torch.device("meta"):
@@ -492,7 +546,7 @@ def test_every_rule_names_the_results_that_it_comes_from() -> None:
         and not isinstance(value, type)
         and getattr(value, "__module__", defaults.__name__) == defaults.__name__
     }
-    imported = {"METHODS", "Family", "math", "view_contrast"}
+    imported = {"METHODS", "Family", "Kind", "math", "view_contrast"}
     assert STUDIES.keys() == rules - imported - {"STUDIES", "method_with_settings"}
     for rule, names in STUDIES.items():
         assert names, rule
