@@ -1,5 +1,7 @@
 """Random filters of whitened patches: their equation by loops, and inputs of every form."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from widefield.encoders.patches import (
     COUNT,
     fit_patch_filters,
     grid_means,
+    grid_of,
     patch_features,
 )
 
@@ -55,3 +58,31 @@ def test_constant_inputs_give_finite_features() -> None:
     filters, offset = fit_patch_filters(x)
     assert filters.isfinite().all()
     assert patch_features(x, filters, offset, 4).isfinite().all()
+
+
+@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize(
+    ("shape", "side"),
+    [
+        ((8, 8), 4),
+        ((16, 16), 4),
+        ((16, 8), 2),
+        ((32, 32), 4),
+        ((7, 5), 3),
+        ((1, 32), 4),
+        ((4, 4), 4),
+    ],
+)
+def test_grid_means_are_those_of_each_cell(
+    shape: tuple[int, int], side: int, form: torch.memory_format
+) -> None:
+    x = inputs(3, 2, *shape).contiguous(memory_format=form)
+    height, width = shape
+    rows, columns = grid_of(height, width, side)
+    found = grid_means(x, side)
+    assert found.shape == (3, 2 * rows * columns)
+    for n, (i, j) in enumerate(itertools.product(range(rows), range(columns))):
+        top, left = i * height // rows, j * width // columns
+        bottom, right = -(-(i + 1) * height // rows), -(-(j + 1) * width // columns)
+        mean = x[:, :, top:bottom, left:right].mean((2, 3))
+        torch.testing.assert_close(found.unflatten(1, (2, -1))[:, :, n], mean, rtol=1e-6, atol=1e-6)
