@@ -68,7 +68,7 @@ def refused(run: Path, match: str, data: Any = IMAGES, **options: Any) -> None:
         ("storage: host", "storage: disk", "storage was 'host' and is 'disk'"),
         ("lr: .*", "lr: 0.5", "lr was .* and is 0.5"),
         ("drop_last: true", "drop_last: false", "drop_last was True and is False"),
-        ("name: expert", "name: flip", "views was"),
+        ("name: moderate", "name: flip", "views was"),
         ("image_size: 16", "image_size: 8", "image_size was 16 and is 8"),
         ("max_examples: 64", "max_examples: 32", "max_examples was 64 and is 32"),
     ],
