@@ -27,12 +27,12 @@ tell*.
 cifar10_test.npz, and the same of cifar100 and mnist, with arrays `images`, `labels` and `classes`,
 and recordings in fsdd.npz and noise.npz. `--scale tiny` needs no data and proves that a study runs.
 `--scale gpu` is the paper's own data, encoder and recipe.
-Views are `expert` where a study names no others, also where the default is `moderate` now.
+Views are `expert` where a study names no others.
 
 Wide features are those of the present [readout](readout.md) in `readout-floors`, `readout-few`,
 `equal-time`, `equal-time-50000` and `default-views`. In the other results they are those of an
-earlier one: all stages but the last, the
-input on a grid of 16 x 16, and no patches. Its probes selected the scale by accuracy.
+earlier one: all stages but the last, the input on a grid of 16 x 16, and no patches. Its probes
+selected the scale by accuracy.
 """
 
 

@@ -72,6 +72,13 @@ def test_sounds_are_drawn_as_spectrograms() -> None:
     assert [len(row) for row in found.pictures["waveaug"]] == [3, 3]
 
 
+def test_the_views_of_a_short_run_are_drawn_by_default() -> None:
+    assert list(widefield.draw_views("photos", examples=1, count=1).pictures) == ["moderate"]
+    noise = np.random.default_rng(0).normal(0, 0.1, (8, 4000)).astype(np.float32)
+    sounds = {"sounds": noise, "sample_rate": np.asarray(8000)}
+    assert list(widefield.draw_views(sounds, examples=1, count=1).pictures) == ["expert"]
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_what_a_policy_for_a_kind_of_images_keeps(name: str) -> None:
     """Of a picture with one bright corner: where it can be, and what color it has."""

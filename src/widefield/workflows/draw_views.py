@@ -176,8 +176,8 @@ def draw_views(
 
     Args:
         data: images or sounds, as for `pretrain`.
-        views: policies, such as expert,microscopy; by default those of a short run. In Python a
-            sequence of names.
+        views: policies, such as expert,microscopy; by default those of a short run of
+            `pretrain`. In Python a sequence of names.
         examples: number of examples, spread over the data.
         count: number of views of each.
         image_size: side of square images, or HEIGHTxWIDTH; by default as for `pretrain`.
@@ -199,16 +199,15 @@ def draw_views(
         checked_output(out, (".html", ".png"), overwrite=overwrite)
     if min(examples, count) < 1:
         raise ValueError(f"examples is {examples} and count {count}; expected at least 1")
-    settings = [ViewSettings.named(name) for name in views or ()]
+    named = None if views is None else [ViewSettings.named(name) for name in views]
     size = None if image_size is None else parse_size(image_size)
     with images_progress(quiet, "reading images") as progress:
         dataset = open_dataset(data, image_size=size, progress=progress)
     send_notes(dataset.notes, on_note)
-    default = views_for(DEFAULT_METHOD, steps=0, kind=dataset.kind)
-    settings = settings or [ViewSettings.named(default)]
+    default = ViewSettings.named(views_for(DEFAULT_METHOD, steps=0, kind=dataset.kind))
     shown, measured = dataset.spread_rows(examples), dataset.spread_rows(_MEASURED)
     effects, pictures = [], {}
-    for one in settings:
+    for one in [default] if named is None else named:
         effects.append(_effect(one, dataset.subset(measured), seed=seed))
         pictures[one.names] = _drawn(one, dataset.subset(shown), count, seed=seed)
     found = DrawnViews(

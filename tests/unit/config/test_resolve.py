@@ -319,7 +319,7 @@ def test_a_batch_size_for_few_examples_is_noted_and_one_that_was_given_is_kept()
 def test_the_default_views_are_those_that_were_measured(
     settings: dict[str, Any], views: str
 ) -> None:
-    """Only view-contrast was, from random weights, in runs below 3,000 steps."""
+    """Only view-contrast was, from random weights; runs of 3,000 steps or more do not take them."""
     settings = {"epochs": 2, "encoder": "resnet-tiny", **settings}
     chosen, notes = resolve("default", settings, facts(FEW))
     assert chosen.views.names == views
