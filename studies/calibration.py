@@ -392,6 +392,8 @@ class Group:
     def audit(self, encoder: nn.Module) -> TaskAudit:
         """Return the verdict on an encoder, with a ceiling of 100 %."""
         stages = stage_hits(encoder, self.data, seed=self.seed)
+        wide = wide_or_none(encoder, self.data.train.images, device=CPU)
+        assert wide is not None, "all of these networks have stages"
         perfect = ProbeResult(hits=np.ones(TEST, bool), knn=1.0)
         return audit_task(
             TASK,
@@ -403,6 +405,7 @@ class Group:
                 cell: (tasks[TASK], self.untrained_stages[cell][TASK])
                 for cell, tasks in stages.items()
             },
+            wide=probe_tasks(partial(encode, wide), self.data, seed=self.seed)[TASK].hits,
             seed=self.seed,
         )
 

@@ -11,14 +11,15 @@ from studies.trained import probes, validated
 
 PLANTS = ("plain", "+digits", "+shapes", "+letters")
 METHODS: dict[str, tuple[int, dict[str, Any]]] = {
-    "view-contrast": (18, {"method": "view-contrast", "views": "moderate"}),
-    "view-contrast, expert": (18, {"method": "view-contrast"}),
+    "view-contrast": (18, {"method": "view-contrast"}),
     "row-contrast": (25, {"method": "row-contrast"}),
     "S-DIET": (25, {"method": "s-diet"}),
     "SimCLR": (12, {"method": "simclr", "lr": 1e-2, "projector_width": 2048}),
     "Barlow Twins": (12, {"method": "barlow-twins", "projector_width": 2048}),
 }
 """Name -> epochs that take about the same time, and the settings that SETTINGS found best."""
+POLICIES: dict[str, dict[str, Any]] = {"": {"views": "moderate"}, ", expert": {}}
+"""Ending of a method's name -> its views; `expert` are those of runs that name none."""
 
 
 def data(plant: str) -> str:
@@ -30,7 +31,9 @@ def _arms(plants: tuple[str, ...], longest: int, scaled: float = 1.0) -> Iterato
     for plant in plants:
         for name, (epochs, settings) in METHODS.items():
             scale = round(scaled * epochs) / longest
-            yield f"{name} @ {plant}", Arm(data=data(plant), settings=settings, epochs=scale)
+            for ending, views in POLICIES.items():
+                arm = Arm(data=data(plant), settings=settings | views, epochs=scale)
+                yield f"{name}{ending} @ {plant}", arm
         yield f"untrained @ {plant}", Arm(data=data(plant), settings=None)
         adapted = Arm(data=data(plant), settings=None, statistics=True)
         yield f"untrained, data statistics @ {plant}", adapted

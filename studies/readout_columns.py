@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from studies.readout import CIFAR, CPU, FEW, READOUT_FEW, READOUT_FLOORS, Pair, probed, probed_with
+from studies.readout import CPU, FEW, READOUT_FEW, READOUT_FLOORS, Pair, probed, probed_with
 from studies.study import Measured, Scale, cpu_study
 from studies.trained import Sets, Trained
 from widefield.data import Dataset
@@ -230,7 +230,7 @@ READOUT_SOURCES = cpu_study(
     arms={
         name: replace(arm, about={**arm.about, "choice": True})
         for name, arm in READOUT_FLOORS.arms.items()
-        if arm.settings is not None and arm.about["probed"] in (*CIFAR, "mnist", "photos")
+        if arm.settings is not None or (not arm.pixels and arm.about["encoder"] == "resnet-tiny")
     },
     measure=by_sources,
     conclusion="Scored on further images of the training file; photographs on their test file.",

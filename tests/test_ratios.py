@@ -101,8 +101,8 @@ def test_speeds_of_views_are_compared_on_the_same_images() -> None:
 
 def test_wide_features_are_timed_beside_pooled_ones() -> None:
     found = readout.bench(examples=600, embedded=8, image_size=16, rounds=2, **ANY)
-    assert list(found["ratios"]) == ["wide/pooled"]
-    assert found["ratios"]["wide/pooled"] > 0
+    assert list(found["ratios"]) == ["wide/pooled", "wide/pooled, from files"]
+    assert min(found["ratios"].values()) > 0
     values = found["values"]
     assert values["fit_seconds"] > 0
     assert (values["dim"], values["examples"]) == (512, 600)

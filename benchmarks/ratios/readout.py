@@ -4,11 +4,15 @@ Run by `python -m benchmarks.ratios.readout --json benchmarks/results/bench_read
 """
 
 import statistics
+import tempfile
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from PIL import Image
 
 from widefield.core.hardware import choose_device
 from widefield.data import open_dataset
@@ -31,11 +35,12 @@ def bench(
     """Measure images per second of `embed` with wide and with pooled features, turn by turn.
 
     The encoder is untrained, its readout is fitted once on random images, `examples` of them, and
-    `embedded` of these are embedded in each round.
+    `embedded` of these are embedded in each round: from memory, and from a folder of PNG files.
 
     Returns:
-        `ratios`: median over the rounds of images per second, wide over pooled; `values`: the
-        seconds to fit the readout, its width, images per second and the settings.
+        `ratios`: medians over the rounds of images per second, wide over pooled, by where the
+        images are; `values`: the seconds to fit the readout, its width, images per second from
+        memory and the settings.
 
     Raises:
         ValueError: the ratio differs by more than `tolerance` between the halves of the rounds.
@@ -55,9 +60,21 @@ def bench(
         "wide": lambda: wide.features(few, precision="32"),
     }
     seconds = turn_by_turn(contestants, rounds, device, time.perf_counter)
-    ratio = steady_ratio("wide/pooled", seconds["pooled"], seconds["wide"], tolerance)
+    with tempfile.TemporaryDirectory(prefix="widefield-bench-") as folder:
+        _write(few, Path(folder))
+        readers = {
+            "pooled": lambda: pooled.features(open_dataset(folder).images, precision="32"),
+            "wide": lambda: wide.features(open_dataset(folder).images, precision="32"),
+        }
+        from_files = turn_by_turn(readers, rounds, device, time.perf_counter)
     return {
-        "ratios": {"wide/pooled": ratio},
+        "ratios": {
+            name: steady_ratio(name, times["pooled"], times["wide"], tolerance)
+            for name, times in (
+                ("wide/pooled", seconds),
+                ("wide/pooled, from files", from_files),
+            )
+        },
         "values": {
             "fit_seconds": fit_seconds,
             "dim": readout.dim,
@@ -72,6 +89,11 @@ def bench(
             "threads": torch.get_num_threads(),
         },
     }
+
+
+def _write(images: NDArray[np.uint8], folder: Path) -> None:
+    for i, image in enumerate(images):
+        Image.fromarray(image).save(folder / f"{i}.png")
 
 
 if __name__ == "__main__":

@@ -31,8 +31,9 @@ def advice(result: Audit) -> tuple[str, ...]:
         )
     if names := _select(result, "not separable"):
         steps.append(
-            f"Data: floor and ceiling nearly meet for {_join(names)}. Score on more "
-            f"{result.kind}, or choose data on which raw pixels have a lower accuracy."
+            f"Data: floor and ceiling nearly meet for {_join(names)}, so no share can be given. "
+            f"Score on more {result.kind}, or compare the wide readout with the floors: "
+            f"{_wide_probe(result)}"
         )
     if names := _select(result, "easy"):
         steps.append(
@@ -46,14 +47,21 @@ def advice(result: Audit) -> tuple[str, ...]:
 
 def _readout(result: Audit, names: Sequence[str]) -> str:
     """Return how to read features that are hidden by pooling."""
-    stages = _join(sorted({str(result.tasks[name].best_stage) for name in names}))
-    how = (
-        "take the wide readout, in Python by `features='wide'`"
-        if result.wide_probe is None
-        else f"take the wide readout: `{result.wide_probe}`"
+    tasks = [result.tasks[name] for name in names]
+    stages = _join(
+        sorted({str(t.best_stage) if t.wide is None else "the wide features" for t in tasks})
     )
     verb = "is" if len(names) == 1 else "are"
-    return f"Readout: {_join(names)} {verb} in {stages}, not in the audited features; {how}"
+    return (
+        f"Readout: {_join(names)} {verb} in {stages}, not in the audited features; take the wide "
+        f"readout: {_wide_probe(result)}"
+    )
+
+
+def _wide_probe(result: Audit) -> str:
+    """Return how to measure the wide readout."""
+    command = result.wide_probe
+    return "in Python, `probe(features='wide')`" if command is None else f"`{command}`"
 
 
 def _views(result: Audit, behind: Sequence[str]) -> str:

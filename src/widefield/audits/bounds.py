@@ -56,6 +56,8 @@ BUDGET: dict[str, Any] = {
 """Recipe of a ceiling. Gentle views preserve features that crops and flips would destroy."""
 _RANGES = 10
 """Ranges of a number that a ceiling is trained to tell apart."""
+_DECIDED = ("learned", "hidden", "easy")
+"""Verdicts that the wide readout cannot change."""
 NUM_SEEDS = 3
 """Untrained encoders of each initialization where a verdict is unclear."""
 
@@ -100,7 +102,8 @@ def audit_tasks(
 ) -> dict[str, TaskAudit]:
     """Return the verdict on every task of `data`, by its bounds.
 
-    Stages of the encoder are measured if the bounds have those of the untrained network.
+    Stages of the encoder are measured if the bounds have those of the untrained network, and its
+    wide readout too where they do not decide.
     """
     if not data.tasks:
         return {}
@@ -108,10 +111,12 @@ def audit_tasks(
     if any(bound.stages for bound in bounds.values()):
         encoder = replace(extractor, kind="pooled").build(data.train.images)
         cells = stage_hits(encoder, data, seed=seed)
-    return {
-        task: audit_task(
+    results = probe_tasks(extractor.features, data, seed=seed)
+
+    def judged(task: str, wide: Outcomes | None = None) -> TaskAudit:
+        return audit_task(
             task,
-            result,
+            results[task],
             bounds[task].floors,
             bounds[task].ceiling,
             classes=data.class_counts.get(task, 0),
@@ -122,10 +127,28 @@ def audit_tasks(
                 for cell, hits in cells.items()
                 if cell in bounds[task].stages
             },
+            wide=wide,
             seed=seed,
         )
-        for task, result in probe_tasks(extractor.features, data, seed=seed).items()
-    }
+
+    found = {task: judged(task) for task in results}
+    open_tasks = [t for t, f in found.items() if f.stages and f.verdict not in _DECIDED]
+    wide = _wide_hits(extractor, data, open_tasks, seed=seed)
+    return found | {task: judged(task, hits) for task, hits in wide.items()}
+
+
+def _wide_hits(
+    extractor: FeatureExtractor, data: TrainTest, tasks: Sequence[str], *, seed: int
+) -> dict[str, Outcomes]:
+    """Return task -> hits of a wide readout fitted on `data`, as those of the floors are.
+
+    It is empty where the features audited are wide.
+    """
+    if not tasks or extractor.kind == "wide":
+        return {}
+    wide = replace(extractor, kind="wide", readout=None).with_readout(data.train)
+    found = probe_tasks(wide.features, data.only(*tasks), seed=seed)
+    return {task: result.hits for task, result in found.items()}
 
 
 def untrained_stages(

@@ -2,8 +2,9 @@
 
     learned = (accuracy - floor) / (ceiling - floor), clipped to [0, 1]
 
-A feature that is not learned is hidden if an earlier stage of the encoder predicts it on a grid,
-and lost if no stage does and the untrained network can.
+A feature that is not learned is hidden if an earlier stage of the encoder predicts it on a grid, or
+its wide readout does and is above the floor. It is lost if neither does and the untrained network
+can.
 
 Its 95 % interval is a percentile bootstrap over the test examples. Encoder, floor and ceiling are
 resampled together, since they are scored on the same examples: differences then vary less than
@@ -32,6 +33,7 @@ from widefield.evaluation.verdicts import (
     MIN_GAP,
     ShareVerdict,
     StageEvidence,
+    WideEvidence,
     judge_feature,
     name_share,
 )
@@ -97,6 +99,9 @@ class TaskAudit:
     several labels."""
     groups: str | None = None
     """Number of the group of each test example, int32 in base 64; None if they are not grouped."""
+    wide: float | None = None
+    """What the wide readout has; None where it was not measured, because the verdict does not
+    depend on it."""
 
     def hits(self) -> Outcomes:
         """Return `right`, [n]."""
@@ -151,13 +156,14 @@ class TaskAudit:
         return f"{self.title}: {self.describe()}, {percent(self.learned)} of the way; {position}"
 
     def stage_text(self) -> str:
-        """Return the accuracy of the best stage, and of the best untrained one."""
+        """Return the accuracies of wide features, the best stage and the best untrained one."""
         assert self.best_stage is not None
         other = max(self.stages, key=lambda name: self.stages[name]["untrained"])
         ours, untrained = self.stages[self.best_stage], self.stages[other]
+        wide = "" if self.wide is None else f"wide features {percent(self.wide)}, "
         return (
-            f"best stage {self.best_stage} {percent(ours['accuracy'])}, of the untrained network "
-            f"{other} {percent(untrained['untrained'])}"
+            f"{wide}best stage {self.best_stage} {percent(ours['accuracy'])}, of the untrained "
+            f"network {other} {percent(untrained['untrained'])}"
         )
 
     def describe(self) -> str:
@@ -179,11 +185,12 @@ def audit_task(
     measure: str = "accuracy",
     groups: GroupIds | None = None,
     stages: StageHits | None = None,
+    wide: Outcomes | None = None,
     seed: int = 0,
 ) -> TaskAudit:
     """Return the verdict on one task, from probes that were scored on the same test examples.
 
-    Without `stages`, no feature is hidden or lost.
+    Without `stages` and `wide`, hits of the wide readout, no feature is hidden or lost.
 
     Example:
         >>> half, all_, none = np.arange(400) % 2 == 0, np.ones(400, bool), np.arange(400) % 10 == 0
@@ -206,6 +213,9 @@ def audit_task(
         over_floor=paired_difference(floor.hits, encoder.hits, groups=groups, seed=seed),
         predictable=predictable(encoder.hits),
         stage=_evidence(encoder.hits, stages, predictable, groups, seed) if stages else None,
+        wide=None
+        if wide is None
+        else _wide_evidence(encoder.hits, floor.hits, wide, predictable, groups, seed),
     )
     learned, learned_low, learned_high = share or (None, None, None)
     low, high = outcome_interval(encoder.hits, groups, seed=seed)
@@ -229,6 +239,7 @@ def audit_task(
         best_stage=_best(stages, 0) if stages else None,
         measure=measure,
         groups=None if groups is None else _numbered(groups),
+        wide=None if wide is None else float(wide.mean()),
     )
 
 
@@ -289,6 +300,21 @@ def _evidence(
         predictable=predictable(best),
         over_pooled=paired_difference(audited, best, groups=groups, seed=seed),
         over_untrained=paired_difference(untrained, best, groups=groups, seed=seed),
+    )
+
+
+def _wide_evidence(
+    audited: Outcomes,
+    floor: Outcomes,
+    wide: Outcomes,
+    predictable: Callable[[Outcomes], float],
+    groups: GroupIds | None,
+    seed: int,
+) -> WideEvidence:
+    return WideEvidence(
+        predictable=predictable(wide),
+        over_pooled=paired_difference(audited, wide, groups=groups, seed=seed),
+        over_floor=paired_difference(floor, wide, groups=groups, seed=seed),
     )
 
 

@@ -364,12 +364,22 @@ def _views(extractor: FeatureExtractor, probes: _Probes) -> tuple[str, Augmentat
 def _candidates(
     parts: dict[str, Augmentation], cause: str | None, probes: _Probes
 ) -> Iterator[tuple[str, Augmentation]]:
-    """Yield views without the component `cause` or with a weaker one, the strongest first."""
+    """Yield views without the component `cause` or with a weaker one, the strongest first.
+
+    Those of images that add a component, such as mirroring, come last.
+    """
     if probes.data.train.kind == "images":
+        adding = []
         for name in IMAGE_VIEWS:
             views = probes.build(name)
-            if not _has_same(cause, parts, view_components(name, views)):
+            others = view_components(name, views)
+            if _has_same(cause, parts, others):
+                continue
+            if others.keys() <= parts.keys():
                 yield name, views
+            else:
+                adding.append((name, views))
+        yield from adding
         return
     # Of windows and sounds: subsets of the components, the largest first.
     rest = [name for name in parts if name in VIEWS and name != cause]

@@ -165,12 +165,26 @@ class StageEvidence:
     """Difference from the best stage of the untrained network to that of the encoder."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class WideEvidence:
+    """How well the wide readout of an encoder predicts a feature."""
+
+    predictable: float
+    """As in `StageEvidence`."""
+    over_pooled: PairedDifference
+    """Difference from the features audited to the wide ones."""
+    over_floor: PairedDifference
+    """Difference from the floor to the wide features. They have directions of the input, as those
+    of the untrained network have, so that only what is above the floor is of the encoder."""
+
+
 def judge_feature(
     share: tuple[float, float, float] | None,
     *,
     over_floor: PairedDifference,
     predictable: float,
     stage: StageEvidence | None,
+    wide: WideEvidence | None = None,
 ) -> ShareVerdict:
     """Return the verdict on a feature.
 
@@ -180,6 +194,7 @@ def judge_feature(
         predictable: (accuracy - commonest class) / (best known accuracy - commonest class) of
             these, as in `StageEvidence`.
         stage: evidence of the stages; None for an encoder without them.
+        wide: evidence of the wide readout; None where it was not measured.
 
     Example:
         >>> below = PairedDifference(before=0.9, after=0.4, low=-0.6, high=-0.4)
@@ -192,11 +207,13 @@ def judge_feature(
         return "learned"
     below_floor = over_floor.verdict == "lower" and over_floor.difference <= -MIN_GAP
     is_behind = below_floor if share is None else share[0] < LEARNED
+    if is_behind and stage is not None and _is_hidden(stage):
+        return "hidden"
+    is_open = is_behind or share is None
+    if is_open and wide is not None and wide.over_floor.verdict == "higher" and _is_hidden(wide):
+        return "hidden"
     if is_behind and stage is not None:
-        gained, kept = stage.over_pooled, stage.over_untrained
-        is_better = gained.verdict == "higher" and gained.difference >= MIN_GAP
-        if is_better and stage.predictable >= LEARNED:
-            return "hidden"
+        kept = stage.over_untrained
         is_lower = kept.verdict == "lower" and kept.difference <= -MIN_GAP
         if is_lower and stage.predictable < WEAKENED:
             return "lost"
@@ -205,6 +222,13 @@ def judge_feature(
     if below_floor:
         return "weakened" if predictable >= WEAKENED else "not learned"
     return "easy" if over_floor.before >= EASY else "not separable"
+
+
+def _is_hidden(found: StageEvidence | WideEvidence) -> bool:
+    """Return whether a feature is found that the features audited do not predict as well."""
+    gained = found.over_pooled
+    is_better = gained.verdict == "higher" and gained.difference >= MIN_GAP
+    return is_better and found.predictable >= LEARNED
 
 
 def judge_share(low: float, high: float) -> ShareVerdict:

@@ -85,8 +85,14 @@ def test_that_nothing_rose_is_said_only_of_what_the_checkpoints_show() -> None:
 
 def test_nothing_missing_and_nothing_to_tell_are_said() -> None:
     assert "Nothing asked about is missing" in advice(audited(shape=0.9))[0]
-    (step,) = advice(audited(shape=0.9, light=None))
-    assert step.startswith("Data: floor and ceiling nearly meet for light")
+    audit = audited(shape=0.9, light=None)
+    for command, how in (
+        ("widefield probe run", "`widefield probe run`"),
+        (None, "in Python, `probe(features='wide')`"),
+    ):
+        (step,) = advice(replace(audit, wide_probe=command))
+        assert step.startswith("Data: floor and ceiling nearly meet for light")
+        assert step.endswith(how)
 
 
 def test_the_settings_of_a_run_are_those_of_its_recipe(tmp_path: Path) -> None:

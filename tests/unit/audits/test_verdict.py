@@ -198,3 +198,32 @@ def test_without_stages_nothing_is_hidden_or_lost() -> None:
     floors = {"pixels": probed(0.94, seed=1), "majority": probed(0.1, seed=2)}
     found = judged("t", probed(0.38, seed=3), floors, probed(0.96, seed=4), classes=10)
     assert (found.verdict, found.best_stage, found.stages) == ("weakened", None, {})
+
+
+@pytest.mark.parametrize(
+    ("encoder", "floor", "ceiling", "wide", "word"),
+    [
+        (0.45, 0.49, 0.46, 0.55, "hidden"),  # above the floor, where the ceiling is not
+        (0.38, 0.49, 0.90, 0.85, "hidden"),
+        (0.45, 0.49, 0.46, 0.46, "not separable"),  # no better than an untrained network
+        (0.38, 0.94, 0.96, 0.94, "lost"),  # only the input of the wide readout has it
+        (0.47, 0.46, 0.48, 0.51, "not separable"),  # higher by less than 5 points
+        (0.38, 0.40, 0.95, 0.60, "lost"),  # it has too little of it
+        (0.85, 0.40, 0.90, 0.96, "learned"),
+    ],
+)
+def test_the_wide_readout_finds_a_hidden_feature_where_it_is_above_the_floor(
+    encoder: float, floor: float, ceiling: float, wide: float, word: str
+) -> None:
+    """The best stage has less than the features; that of the untrained network has 90 %."""
+    floors = {"random": probed(floor, 5000, 1), "majority": probed(0.1, 5000, 2)}
+    stages = {"s1@4": (probed(0.2, 5000, 5).hits, probed(0.9, 5000, 6).hits)}
+    parts = (probed(encoder, 5000, 3), floors, probed(ceiling, 5000, 4))
+    found = judged("t", *parts, classes=10, stages=stages, wide=probed(wide, 5000, 7).hits)
+    assert found.verdict == word
+    assert found.wide == pytest.approx(wide)
+    if word in ("hidden", "lost"):
+        assert f"wide features {100 * wide:.0f} %, best stage s1@4" in found.line()
+    without = judged("t", *parts, classes=10, stages=stages)
+    assert without.wide is None
+    assert without.verdict != "hidden"

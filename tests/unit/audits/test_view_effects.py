@@ -112,7 +112,8 @@ def planted(n: int, seed: int) -> Dataset:
 
 
 @pytest.mark.parametrize(
-    ("views", "cause"), [("expert", "crop"), ("crop", "crop"), ("color", None)]
+    ("views", "cause"),
+    [("expert", "crop"), ("moderate", "crop"), ("crop", "crop"), ("color", None)],
 )
 def test_digits_at_fixed_positions_are_removed_by_the_crop(views: str, cause: str | None) -> None:
     data = TrainTest(train=planted(300, 0), test=planted(200, 1)).planted(Digits(), seed=0)
@@ -122,11 +123,14 @@ def test_digits_at_fixed_positions_are_removed_by_the_crop(views: str, cause: st
         list(found.components)
         == {
             "expert": ["crop", "flip", "jitter", "grayscale"],
+            "moderate": ["crop", "jitter", "grayscale"],
             "crop": ["crop"],
             "color": ["jitter", "grayscale"],
         }[views]
     )
     assert (found.keeps is None) == (cause is None)
+    if views == "moderate":  # they do not mirror
+        assert not any("flip" in name for name in found.others)
 
 
 def test_a_task_with_one_example_of_a_class_is_left_out() -> None:
