@@ -1,4 +1,4 @@
-"""The table of the README: pooled and wide features of every method, in equal time."""
+"""The tables of the README: pooled and wide features of every method, in equal time."""
 
 from pages.format import table
 from studies.page import runs
@@ -6,35 +6,49 @@ from studies.registry import study
 from studies.verdict import by_seed, interval
 
 COLUMNS = {
-    "class": ("equal-time", "plain", "class"),
-    "class (50,000)": ("equal-time-50000", "plain", "class"),
-    "class (+digits)": ("equal-time", "+digits", "class"),
-    "digit (+digits)": ("equal-time", "+digits", "digits"),
-    "class (+shapes)": ("equal-time", "+shapes", "class"),
-    "shape (+shapes)": ("equal-time", "+shapes", "shapes"),
-    "class (+letters)": ("equal-time", "+letters", "class"),
-    "letter (+letters)": ("equal-time", "+letters", "letters"),
+    "class": ("plain", "class"),
+    "class (+digits)": ("+digits", "class"),
+    "digit (+digits)": ("+digits", "digits"),
+    "class (+shapes)": ("+shapes", "class"),
+    "shape (+shapes)": ("+shapes", "shapes"),
+    "class (+letters)": ("+letters", "class"),
+    "letter (+letters)": ("+letters", "letters"),
 }
-"""Heading -> study, planted feature and task."""
+"""Heading -> planted feature and task."""
 KINDS = {"pooled": "", "wide": ", wide"}
+EXPERT = ", expert"
+"""Ending of the names of runs with `expert` views."""
 
 
 def summary() -> str:
     """Return a row for the pooled and one for the wide features of each method."""
     rows = []
-    for method in _methods():
+    for method in _methods("equal-time"):
+        if method.endswith(EXPERT):
+            continue
         for kind, ending in KINDS.items():
-            cells = [_cell(method, *where, ending) for where in COLUMNS.values()]
+            cells = [_cell("equal-time", method, *where, ending) for where in COLUMNS.values()]
             if any(cells):
                 rows.append([method, "" if method == "raw pixels" else kind, *cells])
     return table(["", "features", *COLUMNS], rows)
 
 
-def _methods() -> list[str]:
-    return list(dict.fromkeys(arm.partition(" @ ")[0] for arm in study("equal-time").arms))
+def all_images() -> str:
+    """Return the class accuracy of each method on all 50,000 images."""
+    name = "equal-time-50000"
+    cells = {
+        method: [_cell(name, method, "plain", "class", ending) for ending in KINDS.values()]
+        for method in _methods(name)
+    }
+    rows = [[method, *values] for method, values in cells.items() if any(values)]
+    return table(["", *KINDS], rows)
 
 
-def _cell(method: str, name: str, plant: str, task: str, ending: str) -> str:
+def _methods(name: str) -> list[str]:
+    return list(dict.fromkeys(arm.partition(" @ ")[0] for arm in study(name).arms))
+
+
+def _cell(name: str, method: str, plant: str, task: str, ending: str) -> str:
     """Return the mean over seeds and its 95 % interval; nothing if there are no three seeds."""
     values = [
         seed[arm][measure]

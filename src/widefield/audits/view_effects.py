@@ -373,7 +373,8 @@ def _candidates(
         for name in IMAGE_VIEWS:
             views = probes.build(name)
             others = view_components(name, views)
-            if _has_same(cause, parts, others):
+            same = [part for part in parts if _has_same(part, parts, others)]
+            if cause in same or (len(same) == len(parts) == len(others)):
                 continue
             if others.keys() <= parts.keys():
                 yield name, views
@@ -389,12 +390,12 @@ def _candidates(
 
 
 def _has_same(
-    cause: str | None, parts: Mapping[str, Augmentation], others: Mapping[str, Augmentation]
+    name: str, parts: Mapping[str, Augmentation], others: Mapping[str, Augmentation]
 ) -> bool:
-    """Return whether `others` have the operation `cause` of `parts`, with the same settings."""
-    if cause is None or cause not in others:
+    """Return whether `others` have the operation `name` of `parts`, with the same settings."""
+    if name not in others:
         return False
-    part, other = parts[cause], others[cause]
+    part, other = parts[name], others[name]
     both = isinstance(part, ImageAugmentation) and isinstance(other, ImageAugmentation)
     return both and vars(part) == vars(other)
 
