@@ -62,11 +62,12 @@ EQUAL_TIME = Study(
         "features predicts it as raw pixels do, and the shape at twice the accuracy of raw pixels, "
         "with every method and untrained. Moderate views have the higher mean of the class with "
         "every method and on all data, pooled and wide, and of the digit; of the shape, pooled "
-        "features have less with S-DIET, SimCLR and Barlow Twins. With them view-contrast, row-contrast and S-DIET are "
-        "about as accurate for the class, and so is SimCLR with wide features; with pooled ones it "
-        "is 2 to 3 points below view-contrast. The class accuracy of wide features is 5 to 7 "
-        "points above that of the untrained encoder, and 3 with Barlow Twins. view-contrast is the "
-        "default of short runs because it learns faster where each image is seen few times."
+        "features have less with S-DIET, SimCLR and Barlow Twins. With them view-contrast, "
+        "row-contrast and S-DIET are about as accurate for the class, and so is SimCLR with wide "
+        "features; with pooled ones it is 2 to 3 points below view-contrast. The class accuracy of "
+        "wide features is 5 to 7 points above that of the untrained encoder, and 3 with Barlow "
+        "Twins. view-contrast is the default of short runs because it learns faster where each "
+        "image is seen few times."
     ),
 )
 
