@@ -39,7 +39,7 @@ def _needs(views: Augmentation) -> str:
 
 
 def presets() -> str:
-    """Return the accuracies with views for a kind of images, and with `expert`."""
+    """Return the accuracies with views for a kind of images, and with those by default."""
     seeds = list(by_seed(runs("view-presets")).values())
 
     def mean(arm: str, measure: str) -> str:
@@ -57,7 +57,7 @@ def presets() -> str:
     head = [
         f"{name}, {features}"
         for features in ("pooled", "wide")
-        for name in ("untrained", "expert", "own views", "difference")
+        for name in ("untrained", "default", "own views", "difference")
     ]
     rows = [row(kind, label) for kind, (_, labels) in KINDS.items() for label in labels]
     return table(["views: label", *head, "raw pixels"], rows)
