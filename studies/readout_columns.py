@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from studies.readout import CPU, FEW, READOUT_FEW, READOUT_FLOORS, Pair, probed, probed_with
-from studies.study import Measured, Scale, cpu_study
+from studies.study import Measured, cpu_study
 from studies.trained import Sets, Trained
 from widefield.data import Dataset
 from widefield.encoders import Readout, stage_maps
@@ -211,7 +211,7 @@ READOUT_REDUCTIONS = replace(
     },
     question="How are the columns of the wide readout best chosen from earlier stages?",
     scales={
-        "cpu": Scale(images=20_000, epochs=12, seeds=(0,), minutes=30, probed=2000),
+        "cpu": replace(READOUT_FEW.scales["cpu"], seeds=(0,), probed=2000),
     },
     measure=reductions,
     conclusion=(
@@ -233,7 +233,16 @@ READOUT_SOURCES = cpu_study(
         if arm.settings is not None or (not arm.pixels and arm.about["encoder"] == "resnet-tiny")
     },
     measure=by_sources,
-    conclusion="Scored on further images of the training file; photographs on their test file.",
+    conclusion=(
+        "Scored on further images of the training file, photographs on their test file, recordings "
+        "on those that no probe is fitted on. Filters of patches raise the planted shape by "
+        "24 to 28 points and the place of the square by 6 to 50, and lower nothing by more than a "
+        "point. Filters that are not whitened nearly leave the shape as it was. "
+        "With patches, the two stages before the last are within two points of all of them, "
+        "better as often as worse, so the readout takes these two. Without stages the class falls "
+        "by up to four points with residual networks, most with those that are trained; with "
+        "transformers it hardly changes or rises."
+    ),
 )
 
 STUDIES = [READOUT_REDUCTIONS, READOUT_SOURCES]
