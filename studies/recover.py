@@ -106,7 +106,7 @@ RECOVER = cpu_study(
         "`widefield recover` trains with one plain view and two linear regressions: to the former "
         "pooled features, and to what the wide readout has beside them. Directions that predict a "
         "label recover most of the feature. All directions, without labels, recover less of it, "
-        "and the class increases. Directions that predict shuffled labels recover a sixth of what "
+        "and the class increases. Directions that predict shuffled labels recover a fifth of what "
         "those of the digits do: they are arbitrary directions of the wide features. Continuing "
         "with the contrastive loss, with rows for residual pixels, or with batches within "
         "clusters, did not recover the digit."
