@@ -30,9 +30,9 @@ and recordings in fsdd.npz and noise.npz. `--scale tiny` needs no data and prove
 Views are `expert` where a study names no others.
 
 Wide features are those of the present [readout](readout.md) in `readout-floors`, `readout-few`,
-`readout-sources`, `equal-time`, `equal-time-50000`, `default-views`, `view-presets` and `recover`.
-In the other results they are those of an earlier one: all stages but the last, the input on a grid
-of 16 x 16, and no patches. Its probes selected the scale by accuracy.
+`readout-reductions`, `readout-sources`, `equal-time`, `equal-time-50000`, `default-views`,
+`view-presets` and `recover`. In the other results they are those of an earlier one: all stages but
+the last, the input on a grid of 16 x 16, and no patches. Its probes selected the scale by accuracy.
 """
 
 
