@@ -273,9 +273,9 @@ READOUT_FLOORS = cpu_study(
         "and random features of the pooled ones are far below. The class of photographs is a "
         "little lower than by pooled features in single runs, and not significantly over the "
         "seeds. Wide features of the untrained network predict the hue and what is planted nearly "
-        "as well as those of the trained one: training adds to the class, by view-contrast less "
-        "than five points for CIFAR-10, plain or with digits or shapes, and least in the larger "
-        "networks, which are trained for two epochs."
+        "as well as those of the trained one: training adds to the class, by view-contrast with "
+        "expert views less than five points for CIFAR-10, plain or with digits or shapes, and "
+        "least in the larger networks, which are trained for two epochs."
     ),
 )
 
