@@ -81,8 +81,8 @@ EQUAL_TIME_ALL = cpu_study(
         "view-contrast is the most accurate, pooled and wide, and its wide features are 8 points "
         "or more above those of the untrained encoder. With the expert views of the other methods "
         "it is about as accurate as SimCLR. The others were not measured with moderate ones here, "
-        "which on 5,000 images are more accurate for them too. "
-        "row-contrast, whose rows are seen too few times here, is not a default of such runs."
+        "which on 5,000 images are more accurate for them too. row-contrast, whose rows are seen "
+        "too few times here, is not a default of such runs."
     ),
 )
 

@@ -61,7 +61,7 @@ def bench(
     }
     seconds = turn_by_turn(contestants, rounds, device, time.perf_counter)
     with tempfile.TemporaryDirectory(prefix="widefield-bench-") as folder:
-        _write(few, Path(folder))
+        _write_png(few, Path(folder))
         readers = {
             "pooled": lambda: pooled.features(open_dataset(folder).images, precision="32"),
             "wide": lambda: wide.features(open_dataset(folder).images, precision="32"),
@@ -91,7 +91,7 @@ def bench(
     }
 
 
-def _write(images: NDArray[np.uint8], folder: Path) -> None:
+def _write_png(images: NDArray[np.uint8], folder: Path) -> None:
     for i, image in enumerate(images):
         Image.fromarray(image).save(folder / f"{i}.png")
 

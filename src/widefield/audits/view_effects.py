@@ -374,7 +374,8 @@ def _candidates(
             views = probes.build(name)
             others = view_components(name, views)
             same = [part for part in parts if _has_same(part, parts, others)]
-            if cause in same or (len(same) == len(parts) == len(others)):
+            are_those_of_the_run = len(same) == len(parts) == len(others)
+            if cause in same or are_those_of_the_run:
                 continue
             if others.keys() <= parts.keys():
                 yield name, views

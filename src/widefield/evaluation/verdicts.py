@@ -170,7 +170,8 @@ class WideEvidence:
     """How well the wide readout of an encoder predicts a feature."""
 
     predictable: float
-    """As in `StageEvidence`."""
+    """(accuracy - commonest class) / (best known accuracy - commonest class) of the wide features,
+    as in `StageEvidence`."""
     over_pooled: PairedDifference
     """Difference from the features audited to the wide ones."""
     over_floor: PairedDifference

@@ -66,7 +66,7 @@ def test_it_finds_what_the_stage_does_not(probed: list[int]) -> None:
     assert len(probed) == 2
 
 
-def test_an_untrained_network_that_predicts_it_too_is_the_control(probed: list[int]) -> None:
+def test_an_untrained_network_that_predicts_it_too_is_the_control() -> None:
     found = audit_tasks(ENCODER, DATA, bounds(1.0, "s4@1"), seed=0)["place"]
     assert found.verdict in ("lost", "weakened", "not learned")
     assert found.wide > 0.9
