@@ -24,7 +24,8 @@ from PIL import Image
 from studies.study import Arm, Measured, Scale, cpu_study, percent
 from studies.trained import Trained
 from widefield.data import open_dataset
-from widefield.workflows.explore import Exploration, explore
+from widefield.workflows.explore import explore
+from widefield.workflows.explore_result import Exploration
 
 DIGITS, COPIES, WRONG, SEED = 5_000, 500, 0.02, 0
 

@@ -11,7 +11,6 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-import widefield
 from widefield.audits.bounds import (
     NUM_SEEDS,
     AuditOptions,
@@ -65,6 +64,7 @@ from widefield.inference.splits import (
 from widefield.methods import METHODS
 from widefield.metrics import describe
 from widefield.report import write_page
+from widefield.version import __version__
 
 WITHOUT_LABELS: Mapping[Kind, tuple[str, ...]] = {
     "images": ("shapes", "digits"),
@@ -264,7 +264,7 @@ def audit(
             )
         ),
         seed=seed,
-        widefield=widefield.__version__,
+        widefield=__version__,
         machine=machine(choose_device("auto")),
         report=out,
         firing=mean_activation_rates(network, split.test),

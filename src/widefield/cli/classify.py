@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from widefield.workflows.classify import Classification
+    from widefield.workflows.classify_result import Classification
     from widefield.workflows.classify_targets import TargetPrediction
 
 

@@ -1,7 +1,5 @@
 """The HTML page of a classification: uncertain predictions and doubted labels, to be corrected."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,10 +7,8 @@ from widefield.core.hardware import choose_device, machine
 from widefield.data import Dataset
 from widefield.report.explore import Coloring, ExplorePage, ImageGroup, Section
 from widefield.version import __version__
+from widefield.workflows.classify_result import Classification
 from widefield.workflows.explore_page import file_sizes, rendered
-
-if TYPE_CHECKING:
-    from widefield.workflows.classify import Classification
 
 _MOST, _LEAST = 4000, 12
 """Predictions on the page, and those of each class at least."""
@@ -20,7 +16,7 @@ _NAMED = 2
 """Classes in the caption of an image."""
 
 
-def classify_page(result: "Classification", dataset: Dataset, *, seed: int) -> str:
+def classify_page(result: Classification, dataset: Dataset, *, seed: int) -> str:
     """Return the page as HTML; it has all labeled and suggested images, and the least certain."""
     row_of = {path: row for row, path in enumerate(dataset.paths)}
     by_class = _least_certain(result)
@@ -63,7 +59,7 @@ def classify_page(result: "Classification", dataset: Dataset, *, seed: int) -> s
     ).html()
 
 
-def _title(result: "Classification", dataset: Dataset) -> str:
+def _title(result: Classification, dataset: Dataset) -> str:
     checked = result.cross_validation
     if checked is None:
         return f"{dataset.spec}: {len(result.paths):,} predictions by {result.encoder}"
@@ -71,7 +67,7 @@ def _title(result: "Classification", dataset: Dataset) -> str:
     return f"{dataset.spec} by {result.encoder}: {accuracy}"
 
 
-def _summary(result: "Classification", dataset: Dataset) -> str:
+def _summary(result: Classification, dataset: Dataset) -> str:
     checked, n = result.cross_validation, f"{len(result.paths):,} {dataset.kind}"
     given = f"{len(result.labels):,} labels"
     if checked is None:
@@ -82,7 +78,7 @@ def _summary(result: "Classification", dataset: Dataset) -> str:
     )
 
 
-def _scores(result: "Classification") -> list[list[str]]:
+def _scores(result: Classification) -> list[list[str]]:
     checked = result.cross_validation
     if checked is None:
         return []
@@ -96,7 +92,7 @@ def _scores(result: "Classification") -> list[list[str]]:
     ]
 
 
-def _least_certain(result: "Classification") -> list[NDArray[np.int64]]:
+def _least_certain(result: Classification) -> list[NDArray[np.int64]]:
     """Return the unlabeled rows that are predicted as each class, the least probable first."""
     p, most = result.probabilities, max(_LEAST, _MOST // len(result.classes))
     unlabeled = np.array([path not in result.labels for path in result.paths])
@@ -104,7 +100,7 @@ def _least_certain(result: "Classification") -> list[NDArray[np.int64]]:
     return [r[np.argsort(p[r].max(1), kind="stable")[:most]] for r in rows]
 
 
-def _captions(result: "Classification", rows: NDArray[np.int64]) -> list[str]:
+def _captions(result: Classification, rows: NDArray[np.int64]) -> list[str]:
     best = np.argsort(-result.probabilities[rows], axis=1, kind="stable")[:, :_NAMED]
     return [
         ", ".join(f"{result.classes[k]} {100 * result.probabilities[row, k]:.0f} %" for k in named)
@@ -113,7 +109,7 @@ def _captions(result: "Classification", rows: NDArray[np.int64]) -> list[str]:
 
 
 def _suggested(
-    result: "Classification", rows: NDArray[np.int64], suggested: NDArray[np.int64]
+    result: Classification, rows: NDArray[np.int64], suggested: NDArray[np.int64]
 ) -> Section:
     return Section(
         name="suggested",
@@ -128,7 +124,7 @@ def _suggested(
     )
 
 
-def _doubted(result: "Classification", rows: NDArray[np.int64], row_of: dict[str, int]) -> Section:
+def _doubted(result: Classification, rows: NDArray[np.int64], row_of: dict[str, int]) -> Section:
     wrong = [row_of[path] for path, _, _ in result.doubted]
     return Section(
         name="labels",
@@ -148,7 +144,7 @@ def _doubted(result: "Classification", rows: NDArray[np.int64], row_of: dict[str
 
 
 def _uncertain(
-    result: "Classification", rows: NDArray[np.int64], by_class: list[NDArray[np.int64]]
+    result: Classification, rows: NDArray[np.int64], by_class: list[NDArray[np.int64]]
 ) -> Section:
     counts = np.bincount(result.probabilities.argmax(1), minlength=len(result.classes))
     return Section(

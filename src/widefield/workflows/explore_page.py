@@ -1,7 +1,6 @@
 """The HTML page of an exploration."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,7 @@ from widefield.metrics.groups import VOTERS
 from widefield.report.explore import Coloring, ExplorePage, ImageGroup, Section
 from widefield.report.figures import thumbnail
 from widefield.version import __version__
-
-if TYPE_CHECKING:
-    from widefield.workflows.explore import Exploration
+from widefield.workflows.explore_result import Exploration
 
 _MAX_GROUPS = 200
 """Largest number of groups, outliers or labels of each section; tables have all."""
@@ -27,7 +24,7 @@ _BATCH, _SIDE = 256, 96
 """Sounds or windows that are rendered at once, and the longest side of each image."""
 
 
-def explore_page(found: "Exploration", *, seed: int) -> str:
+def explore_page(found: Exploration, *, seed: int) -> str:
     """Return the page as HTML; the same result gives the same text."""
     data = found.dataset
     one = data.kind.removesuffix("s")
@@ -68,7 +65,7 @@ def explore_page(found: "Exploration", *, seed: int) -> str:
     ).html()
 
 
-def _title(found: "Exploration") -> str:
+def _title(found: Exploration) -> str:
     """Return what there is to check, in one sentence."""
     labels = sum(len(s.rows) for s in found.suspects.values())
     parts = [
@@ -83,7 +80,7 @@ def _title(found: "Exploration") -> str:
     return f"{found.dataset.spec} by {found.encoder}: {', '.join(parts) or 'nothing'} to check"
 
 
-def _summary(found: "Exploration") -> str:
+def _summary(found: Exploration) -> str:
     labels = sum(len(s.rows) for s in found.suspects.values())
     parts = [
         counted(len(found.typical), "cluster"),
@@ -121,7 +118,7 @@ def _truncation(total: int) -> str:
     return f" The first {_MAX_GROUPS} of {total:,} are shown." if total > _MAX_GROUPS else ""
 
 
-def _clusters(found: "Exploration") -> Section:
+def _clusters(found: Exploration) -> Section:
     sizes = np.bincount(found.clusters[found.clusters >= 0], minlength=len(found.typical))
     return Section(
         name="clusters",
@@ -137,7 +134,7 @@ def _clusters(found: "Exploration") -> Section:
     )
 
 
-def _duplicates(found: "Exploration") -> Section:
+def _duplicates(found: Exploration) -> Section:
     return Section(
         name="duplicates",
         title="Near-duplicates",
@@ -150,7 +147,7 @@ def _duplicates(found: "Exploration") -> Section:
     )
 
 
-def _outliers(found: "Exploration") -> Section:
+def _outliers(found: Exploration) -> Section:
     return Section(
         name="outliers",
         title="Outliers",
@@ -160,7 +157,7 @@ def _outliers(found: "Exploration") -> Section:
     )
 
 
-def _quality(found: "Exploration") -> Section:
+def _quality(found: Exploration) -> Section:
     return Section(
         name="quality",
         title="Image quality",
@@ -176,7 +173,7 @@ def _quality(found: "Exploration") -> Section:
     )
 
 
-def _labels(found: "Exploration") -> Section:
+def _labels(found: Exploration) -> Section:
     groups, total = [], 0
     for task, suspects in found.suspects.items():
         classes, rows = found.dataset.classes[task], suspects.rows[:_MAX_GROUPS]
