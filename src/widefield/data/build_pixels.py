@@ -79,7 +79,7 @@ def copy_pixels(
 ) -> Record:
     """Copy the selected rows of decoded pixels into `out`, resized if necessary."""
     assert examples.pixels is not None
-    selected = balanced_subset(examples, rows, max_examples)
+    selected = balanced_subset(examples.labels, rows, max_examples)
     if out.dtype != np.uint8:
         return _copy_values(examples.pixels, selected, out, black_white, fit)
     size = out.shape[1:3]

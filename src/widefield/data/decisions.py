@@ -20,7 +20,6 @@ from widefield.data.labels import (
     Series,
     is_decision,
     read_labels,
-    rows_of,
 )
 from widefield.data.skipped import EXCLUDED, Skipped
 
@@ -71,8 +70,6 @@ def without(examples: Examples, names: frozenset[str], listed: int) -> Examples:
     if not len(rows):
         raise ValueError(f"all {len(names)} examples are excluded: keep some")
     gone = f"; {listed - len(names)} others are not in the data" if listed > len(names) else ""
-    return replace(
-        rows_of(examples, rows),
-        excluded=tuple(Skipped(name, EXCLUDED) for name in sorted(names)),
-        notes=(*examples.notes, f"{len(names)} examples are excluded{gone}"),
-    )
+    excluded = tuple(Skipped(name, EXCLUDED) for name in sorted(names))
+    kept = replace(examples.take(rows), excluded=excluded)
+    return kept.with_notes(f"{len(names)} examples are excluded{gone}")

@@ -1,36 +1,27 @@
-"""The result of a reader: names, labels, and pixels, encoded files or sounds.
-
-This is what all sources have in common: n examples in a stable order, a name for each that does not
-depend on the others, columns of class ids, and pixels as an array or one encoded image at a time.
-"""
+"""The result of a reader: a table, and the content of each row that is not decoded yet."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from widefield.data.cache import digest
 from widefield.data.readers.recordings import Recordings
 from widefield.data.skipped import Skipped
-from widefield.data.targets import Target
+from widefield.data.table import Table
 
 Encoded = Path | memoryview | Image.Image
 """An image: a file, the content of a file, or what Pillow has opened."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Examples:
-    """Content of a source before selection, decoding and planting."""
+class Examples(Table):
+    """A table with the content of its rows: `pixels`, `files` or `recordings`."""
 
-    names: Sequence[str]
-    """[n], in a stable order."""
-    labels: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    classes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    targets: dict[str, Target] = field(default_factory=dict)
-    """Numbers, or several labels, of each example."""
     pixels: NDArray[Any] | None = None
     """Decoded images [n, H, W, C], uint8, or values of more bits; windows, float32 [n, 1, T, C]."""
     files: Sequence[Encoded] | None = None
@@ -39,17 +30,33 @@ class Examples:
     """Whether the files keep their depth and channels (`data.decode.values`), not shown in RGB."""
     recordings: Recordings | None = None
     """Sounds."""
-    groups: NDArray[np.int64] | None = None
-    """Group of each example, int64 [n]; None if they are not grouped."""
     is_test: NDArray[np.bool_] | None = None
     """Which examples the source assigns to the split `test`, [n]; None to split by names."""
     origin: Callable[[], bytes] | None = None
     """Returns a digest of the names, sizes and times of the files that hold this content."""
-    skipped: tuple[Skipped, ...] = ()
-    """Rows of the source that are no examples: without an image, repeated, or cut off."""
     excluded: tuple[Skipped, ...] = ()
     """Examples that were left out on request."""
-    notes: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> Table:
+        """The rows without their content."""
+        return Table(**{each.name: getattr(self, each.name) for each in fields(Table)})
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Return these rows with their content; pixels in memory are copied."""
+        origin, pixels = self.origin, self.pixels
+        if isinstance(pixels, np.ndarray):
+            pixels = pixels[rows]
+        elif pixels is not None:
+            pixels = pixels.subset(rows)  # they stay in an HDF5 or Zarr file
+        return replace(
+            super().take(rows),
+            pixels=pixels,
+            files=None if self.files is None else SelectedFiles(self.files, rows),
+            recordings=None if self.recordings is None else self.recordings.take(rows),
+            is_test=None if self.is_test is None else self.is_test[rows],
+            origin=None if origin is None else lambda: digest(origin(), rows),
+        )
 
 
 @dataclass(frozen=True)

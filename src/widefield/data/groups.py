@@ -52,13 +52,8 @@ def grouped(examples: Examples, group: str) -> Examples:
             f"{_SPELLINGS} that tells them apart"
         )
     note = f"group {printable(group)}: {count} groups of {n} examples, at most {sizes.max()} in one"
-    return replace(
-        examples,
-        labels=labels,
-        classes=classes,
-        groups=_ids(keys),
-        notes=(*examples.notes, note),
-    )
+    found = replace(examples, labels=labels, classes=classes, groups=_ids(keys))
+    return found.with_notes(note)
 
 
 def held_out_groups(groups: NDArray[np.int64]) -> NDArray[np.bool_]:

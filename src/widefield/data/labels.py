@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.names import printable
-from widefield.data.cache import digest
-from widefield.data.columns import take
-from widefield.data.examples import Examples, SelectedFiles
+from widefield.data.examples import Examples
 from widefield.data.label_files import LABEL, PATH, checked_names, no_column, path_column, read_csv
 from widefield.data.label_names import merged_spellings, nfc, present_labels, text_of
 from widefield.data.notes import listed_classes
@@ -444,31 +442,4 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
         raise ValueError(f"{table.source} has no example with {what}: fill the empty cells")
     left = len(examples.names) - len(rows)
     note = f"{left} of {len(examples.names)} examples have no {what} in {table.source}: left out"
-    return replace(rows_of(labeled_examples, rows), notes=(*notes, note))
-
-
-def rows_of(examples: Examples, rows: NDArray[np.int64]) -> Examples:
-    """Return these rows of the result of a reader; pixels in memory are copied."""
-    origin, pixels = examples.origin, examples.pixels
-    if isinstance(pixels, np.ndarray):
-        pixels = pixels[rows]
-    elif pixels is not None:
-        pixels = pixels.subset(rows)
-
-    def select(items: Any) -> Any:
-        return None if items is None else [items[row] for row in rows.tolist()]
-
-    sounds = examples.recordings
-    if sounds is not None:
-        sounds = replace(sounds, files=select(sounds.files), clips=select(sounds.clips))
-    return replace(
-        examples,
-        names=take(examples.names, rows),
-        labels={task: y[rows] for task, y in examples.labels.items()},
-        targets={task: target.subset(rows) for task, target in examples.targets.items()},
-        pixels=pixels,
-        files=None if examples.files is None else SelectedFiles(examples.files, rows),
-        is_test=None if examples.is_test is None else examples.is_test[rows],
-        origin=None if origin is None else lambda: digest(origin(), rows),
-        recordings=sounds,
-    )
+    return labeled_examples.take(rows).with_notes(note)

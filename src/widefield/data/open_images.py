@@ -176,7 +176,7 @@ class _Opening:
         self.channel: Appended | None = next(appended, None)
         height, width, channels = canvas.shape
         self.size = (height, width)
-        count = len(balanced_subset(examples, self.rows, options.max_examples))
+        count = len(balanced_subset(examples.labels, self.rows, options.max_examples))
         added = 0 if self.channel is None else self.channel.count
         self.shape = (count, height, width, channels + added)
 
@@ -312,7 +312,7 @@ class _Opening:
     def _with_labels(self, images: NDArray[Any], record: Record, storage: str) -> Dataset:
         """Return images [n, H, W, C] with labels, names and notes."""
         examples, fit, rows = self.examples, self.options.fit, self._decoded_rows(record)
-        n, index = len(rows), np.arange(len(rows))
+        n, index, table = len(rows), np.arange(len(rows)), examples.table.take(rows)
         failed = tuple(Skipped(path, reason) for path, reason in record.get("skipped", ()))
         skipped = (*examples.skipped, *failed)
         height, width = images.shape[1:3]
@@ -323,16 +323,16 @@ class _Opening:
             spec=str(self.spec),
             images=images,
             labels={
-                **{task: ids[rows] for task, ids in examples.labels.items()},
+                **table.labels,
                 **{overlay.name: overlay.labels(index) for overlay in self.overlays},
             },
             classes={
-                **examples.classes,
+                **table.classes,
                 **{overlay.name: overlay.classes for overlay in self.overlays},
             },
-            paths=take(examples.names, rows),
-            targets={task: target.subset(rows) for task, target in examples.targets.items()},
-            groups=None if examples.groups is None else examples.groups[rows],
+            paths=table.names,
+            targets=table.targets,
+            groups=table.groups,
             skipped=(*skipped, *examples.excluded),
             notes=tuple(notes),
             storage=storage,

@@ -13,7 +13,6 @@ from widefield.core.memory import check_memory
 from widefield.core.types import ProgressCallback, Size
 from widefield.data.cache import DecodingJournal, Record, cache_key, digest, load_or_build
 from widefield.data.clips import Clips
-from widefield.data.columns import take
 from widefield.data.dataset import Dataset
 from widefield.data.decode.levels import Choices
 from widefield.data.decode.sounds import (
@@ -69,7 +68,9 @@ def open_sounds(
     recordings = examples.recordings
     assert recordings is not None
     rows = split_rows(examples, spec)
-    balanced_subset(examples, rows, max_examples)  # raises before decoding if there are too few
+    balanced_subset(
+        examples.labels, rows, max_examples
+    )  # raises before decoding if there are too few
     rate = rate or _default_rate(recordings)
     steps = _steps(size, seconds, rate)
     held_out = held_out or spec.split == "test"
@@ -285,17 +286,15 @@ def _dataset(
     for overlay in overlays:
         overlay.apply(images, index)
     fresh = any(overlay.fresh for overlay in overlays) and not len(segments.longer)
+    table = examples.table.take(rows)
     return Dataset(
         spec=str(spec),
         images=images,
-        labels={
-            **{task: ids[rows] for task, ids in examples.labels.items()},
-            **{overlay.name: overlay.labels(index) for overlay in overlays},
-        },
-        classes={**examples.classes, **{overlay.name: overlay.classes for overlay in overlays}},
-        paths=take(examples.names, rows),
-        targets={task: target.subset(rows) for task, target in examples.targets.items()},
-        groups=None if examples.groups is None else examples.groups[rows],
+        labels={**table.labels, **{overlay.name: overlay.labels(index) for overlay in overlays}},
+        classes={**table.classes, **{overlay.name: overlay.classes for overlay in overlays}},
+        paths=table.names,
+        targets=table.targets,
+        groups=table.groups,
         skipped=(*skipped, *examples.excluded),
         notes=(*notes, *skipped_note(tuple(skipped))),
         storage=storage,

@@ -1,7 +1,6 @@
 """Opening of windows: examples of height 1, whose width is time."""
 
 from widefield.core.types import Size
-from widefield.data.columns import take
 from widefield.data.dataset import Dataset
 from widefield.data.examples import Examples
 from widefield.data.notes import split_note
@@ -30,16 +29,17 @@ def open_windows(
             f"'{spec.base}' holds windows of {steps} steps, and {expected} were requested; cut the "
             "windows to that length, or leave image_size out"
         )
-    rows = balanced_subset(examples, split_rows(examples, spec), max_examples)
+    rows = balanced_subset(examples.labels, split_rows(examples, spec), max_examples)
     whole = len(rows) == len(examples.names)
+    table = examples.table.take(rows)
     return Dataset(
         spec=str(spec),
         images=examples.pixels if whole else examples.pixels[rows],
-        labels={task: ids[rows] for task, ids in examples.labels.items()},
-        classes=examples.classes,
-        paths=take(examples.names, rows),
-        targets={task: target.subset(rows) for task, target in examples.targets.items()},
-        groups=None if examples.groups is None else examples.groups[rows],
+        labels=table.labels,
+        classes=table.classes,
+        paths=table.names,
+        targets=table.targets,
+        groups=table.groups,
         skipped=examples.excluded,
         notes=(*examples.notes, *split_note(spec, len(rows), grouped=examples.groups is not None)),
         storage=f"kept in memory: {len(rows) * examples.pixels[0].nbytes / 1e6:.1f} MB",

@@ -1,7 +1,7 @@
 """Selection of examples: the split, and a class-balanced subset of it."""
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ def split_rows(examples: Examples, spec: Spec) -> NDArray[np.int64]:
 
 
 def balanced_subset(
-    examples: Examples, rows: NDArray[np.int64], max_examples: int | None
+    labels: Mapping[str, NDArray[np.int64]], rows: NDArray[np.int64], max_examples: int | None
 ) -> NDArray[np.int64]:
     """Return `max_examples` of `rows`, balanced over the classes of the first task, in order.
 
@@ -58,8 +58,10 @@ def balanced_subset(
             "max_examples"
         )
     rank = np.arange(len(rows))
-    for labels in list(examples.labels.values())[:1]:
-        _, ids = np.unique(labels[rows], return_inverse=True)  # unlabeled examples count as a class
+    for first_task in list(labels.values())[:1]:
+        _, ids = np.unique(
+            first_task[rows], return_inverse=True
+        )  # unlabeled examples count as a class
         by_class, counts = np.argsort(ids, kind="stable"), np.bincount(ids)
         rank[by_class] = rank - np.repeat(np.cumsum(counts) - counts, counts)
     return np.sort(rows[np.argsort(rank, kind="stable")[:max_examples]])
@@ -71,7 +73,7 @@ def subset_without(
     """Return up to `max_examples` of `rows` as `balanced_subset` does, without the failed ones."""
     left = np.setdiff1d(rows, np.array(list(failed), dtype=np.int64)) if failed else rows
     count = None if max_examples is None else min(max_examples, len(left))
-    return balanced_subset(examples, left, count)
+    return balanced_subset(examples.labels, left, count)
 
 
 def spread_rows(count: int, most: int) -> NDArray[np.int64]:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from widefield.core import rng
 from widefield.data import Dataset, count_of_source, open_dataset, same_images, to_test_split
-from widefield.data.examples import Examples
 from widefield.data.groups import FOLDER, REGEX, held_out_groups
 from widefield.data.labels import LabelTable
 from widefield.data.planted import AudioFeature, Canvas, ImageFeature, Overlay, SoundOverlay
@@ -276,8 +275,7 @@ def split_by_hash(dataset: Dataset, max_examples: int | None = None) -> TrainTes
 
 def balanced(dataset: Dataset, rows: NDArray[np.int64], max_examples: int | None) -> Dataset:
     """Return a class-balanced first `max_examples` of the examples `rows`."""
-    examples = Examples(names=dataset.paths, labels=dataset.labels)
-    return dataset.subset(balanced_subset(examples, rows, max_examples))
+    return dataset.subset(balanced_subset(dataset.labels, rows, max_examples))
 
 
 def _with_split(text: str, labels: LabelTable | None) -> str:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from widefield.data import open_dataset
-from widefield.data.examples import Examples
 from widefield.data.planted import Digits, Letters, Shapes, plant
 from widefield.data.select import balanced_subset
 
@@ -113,10 +112,8 @@ def balanced_by_hand(labels, max_examples):
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.data())
 def test_limit_is_balanced(labels, data):
     max_examples = data.draw(st.integers(1, len(labels)))
-    examples = Examples(
-        names=[""] * len(labels), labels={"a": np.array(labels), "b": np.zeros(len(labels), int)}
-    )
-    chosen = balanced_subset(examples, np.arange(len(labels)), max_examples)
+    tasks = {"a": np.array(labels), "b": np.zeros(len(labels), int)}
+    chosen = balanced_subset(tasks, np.arange(len(labels)), max_examples)
     assert chosen.tolist() == balanced_by_hand(labels, max_examples)
 
 

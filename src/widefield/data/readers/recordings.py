@@ -1,6 +1,6 @@
 """Recordings as a source: sound files, packs of clips, arrays in memory."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,6 +27,15 @@ class Recordings:
         items = self.clips if self.files is None else self.files
         assert items is not None
         return len(items)
+
+    def take(self, rows: NDArray[np.int64]) -> "Recordings":
+        """Return these recordings, in this order."""
+        index = rows.tolist()
+        return replace(
+            self,
+            files=None if self.files is None else [self.files[row] for row in index],
+            clips=None if self.clips is None else [self.clips[row] for row in index],
+        )
 
 
 def of_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
