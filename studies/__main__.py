@@ -104,6 +104,8 @@ def _chosen(ids: list[str], scale: ScaleName) -> list[Study]:
     for study in list(chosen.values()):
         if scale in study.scales:
             continue
+        if study.commit and ids != ["all"]:
+            raise ValueError(f"{study.id} is closed: git checkout {study.commit} has its code")
         if ids != ["all"]:
             why = study.missing.get(scale, f"it has {', '.join(study.scales)}")
             raise ValueError(f"{study.id} has no scale {scale}: {why}")

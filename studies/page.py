@@ -26,7 +26,8 @@ tell*.
 `python -m studies run ID --scale cpu --data FOLDER` repeats a study. FOLDER has cifar10_train.npz,
 cifar10_test.npz, and the same of cifar100 and mnist, with arrays `images`, `labels` and `classes`,
 and recordings in fsdd.npz and noise.npz. `--scale tiny` needs no data and proves that a study runs.
-`--scale gpu` is the paper's own data, encoder and recipe.
+`--scale gpu` is the paper's own data, encoder and recipe. A study of a closed question runs at the
+commit that its line names; its code is not in later ones.
 Views are `expert` where a study names no others.
 
 Wide features are those of the present [readout](readout.md) in `readout-floors`, `readout-few`,
@@ -177,7 +178,8 @@ def section(study: Study) -> Iterator[str]:
         sizes["encoder"],
         f"{minutes:.0f} min in all" if minutes >= 1 else "under a minute",
     )
-    yield f"{', '.join(parts)}: `{kept['command']}`.\n"
+    at = f" at commit {study.commit}" if study.commit else ""
+    yield f"{', '.join(parts)}: `{kept['command']}`{at}.\n"
     if study.conclusion:
         yield f"{study.conclusion}\n"
     figure = FIGURES / f"{study.id}.{scale}.png"

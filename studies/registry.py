@@ -14,7 +14,6 @@ MODULES = (
     "s_diet",
     "s_diet_steps",
     "tian",
-    "lightly_losses",
     "feature_dropout",
     "feature_dropout_views",
     "wen_li",
@@ -22,17 +21,11 @@ MODULES = (
     "budgets",
     "defaults",
     "readout",
-    "readout_columns",
-    "keeping",
-    "view_presets",
     "recover",
     "starts",
     "distill",
-    "suggest",
-    "explore",
-    "maps",
-    "untrained",
     "calibration",
+    "closed",
 )
 """Files of this package with a list `STUDIES`: one for each paper, and our own questions."""
 

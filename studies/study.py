@@ -133,6 +133,7 @@ class Study:
         figure: draws the encoders of the first seed; written to docs/studies/ID.png.
         published: what the paper reports.
         conclusion: what follows, written after the result.
+        commit: of a closed question, the one that has its code.
     """
 
     id: str
@@ -145,6 +146,7 @@ class Study:
     figure: Callable[[Mapping[str, "Trained"]], "Figure"] | None = None
     published: str = ""
     conclusion: str = ""
+    commit: str = ""
     missing: Mapping[ScaleName, str] = field(default_factory=dict)
 
     def arms_at(self, scale: ScaleName) -> list[str]:

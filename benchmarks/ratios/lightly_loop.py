@@ -7,12 +7,13 @@ it needs lightly, which is installed for this comparison alone.
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 
-from studies.lightly_losses import PilImages
 from widefield.config.recipes import make_recipe
 from widefield.core.hardware import choose_device
 from widefield.data import Loader, open_dataset
@@ -24,6 +25,19 @@ from .step import bare_step, method_step
 from .timing import TOLERANCE, steady_ratio, turn_by_turn
 
 METHODS = ("s-diet", "view-contrast", "simclr")
+
+
+class PilImages(torch.utils.data.Dataset[list[torch.Tensor]]):
+    """Images as PIL's, as lightly's transforms take them."""
+
+    def __init__(self, images: Any, transform: Callable[[Image.Image], list[torch.Tensor]]) -> None:
+        self.images, self.transform = images, transform
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, i: int) -> list[torch.Tensor]:
+        return self.transform(Image.fromarray(self.images[i]))
 
 
 def bench(

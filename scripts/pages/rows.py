@@ -55,7 +55,7 @@ def stores() -> str:
         for cache in ("warm", "cold")
     )
     about = (
-        "`python benchmarks/store_comparison.py --json FILE`: thousand rows per second, read and "
+        "`benchmarks/results/store_comparison.json`: thousand rows per second, read and "
         "written back in random order, warm / cold. `map` is a plain memory map without recovery, "
         "an upper bound. `journal` is ours: it can restore the last checkpoint and is at least "
         f"{lead:.1f} times as fast as LMDB and SQLite."

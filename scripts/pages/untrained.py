@@ -4,7 +4,6 @@ from typing import Any
 
 from pages.format import table
 from studies import page
-from studies.untrained import ENCODERS, RUNS
 from widefield.evaluation.paired import PairedDifference
 
 Run = dict[str, Any]
@@ -55,10 +54,13 @@ def agreement() -> str:
 
 def by_encoder() -> str:
     """Return for each encoder and kind of run how often verdict and labels order them alike."""
+    # The name of a run may have a comma too, such as "simsiam, rate x 10".
+    split = {key: key.split(", ", 2) for key in _runs()}
+    encoders, kinds = (list(dict.fromkeys(s[k] for s in split.values())) for k in (0, 2))
     sure, rows = _significant(_runs()), []
-    for encoder in ENCODERS:
-        own = {k: run for k, run in sure.items() if k.startswith(f"{encoder}, ")}
-        parts = [[run for k, run in own.items() if k.endswith(f", {kind}")] for kind in RUNS]
+    for encoder in encoders:
+        own = {k: run for k, run in sure.items() if split[k][0] == encoder}
+        parts = [[run for k, run in own.items() if split[k][2] == kind] for kind in kinds]
         parts.append(list(own.values()))
         rows.append([encoder, *(f"{_alike(part)} of {len(part)}" for part in parts)])
-    return table(["encoder", *RUNS, "all"], rows)
+    return table(["encoder", *kinds, "all"], rows)

@@ -5,11 +5,17 @@ from collections.abc import Callable
 
 from pages.format import table
 from studies.page import runs
-from studies.scenes import KINDS
 from studies.study import SeedRuns
 from studies.verdict import by_seed, interval
-from studies.view_presets import PRESETS, gain
 from widefield.views import VIEWS, Augmentation, Policy
+
+PRESETS = {
+    "cells": "microscopy",
+    "x-rays": "xray",
+    "satellite": "satellite",
+    "documents": "documents",
+}
+"""Kind of images in the study `view-presets` -> views for it."""
 
 
 def views() -> str:
@@ -51,7 +57,7 @@ def presets() -> str:
         for measure in (pooled, wide):
             arms = ("untrained", "default views", "views for them")
             cells += [mean(f"{arm} @ {kind}", measure) for arm in arms]
-            cells.append(_spread(gain(kind, measure), seeds))
+            cells.append(_spread(_gain(kind, measure), seeds))
         return [*cells, mean(f"raw pixels @ {kind}", pooled)]
 
     head = [
@@ -59,8 +65,18 @@ def presets() -> str:
         for features in ("pooled", "wide")
         for name in ("untrained", "default", "own views", "difference")
     ]
-    rows = [row(kind, label) for kind, (_, labels) in KINDS.items() for label in labels]
+    labels = {
+        kind: [name.removesuffix(", %") for name in seeds[0][f"raw pixels @ {kind}"]]
+        for kind in PRESETS
+    }
+    rows = [row(kind, label) for kind in PRESETS for label in labels[kind]]
     return table(["views: label", *head, "raw pixels"], rows)
+
+
+def _gain(kind: str, measure: str) -> Callable[[SeedRuns], float]:
+    """Return the accuracy with the views for a kind of images minus that by default."""
+    own, default = (f"{views} @ {kind}" for views in ("views for them", "default views"))
+    return lambda runs: runs[own][measure] - runs[default][measure]
 
 
 def _spread(value: Callable[[SeedRuns], float], seeds: list[SeedRuns]) -> str:

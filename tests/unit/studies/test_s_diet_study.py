@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from studies import lightly_losses, s_diet, s_diet_steps, tian
+from studies import s_diet, s_diet_steps, tian
 from studies.registry import studies
 from studies.runner import verdicts
 from studies.s_diet import T1, T3, above_best
@@ -125,12 +125,6 @@ def test_a_stronger_feature_has_the_larger_basin_and_more_rows_learn_it():
         assert shares.sum() > 0.8
 
 
-def test_losses_of_others_need_their_packages(monkeypatch):
-    monkeypatch.setattr(lightly_losses.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"lightly is not installed: pip install"):
-        lightly_losses.loss_pairs(torch.eye(3), torch.eye(3))
-
-
 def test_the_script_goes_on_and_names_what_is_not_finished(tmp_path):
     """With `python` replaced, so that what it would call is seen."""
     fake = tmp_path / "python"
@@ -160,4 +154,4 @@ def test_the_script_runs_a_study_at_scale_tiny_on_the_cpu(tmp_path):
 
 
 def test_every_study_has_a_tiny_scale_or_says_why_not():
-    assert all("tiny" in s.scales or s.missing["tiny"] for s in studies().values())
+    assert all("tiny" in s.scales or s.missing["tiny"] for s in studies().values() if not s.commit)

@@ -79,6 +79,8 @@ def test_results_have_the_criteria_of_their_study_and_its_verdicts(path: Any) ->
     assert study.id == name
     assert kept["criteria"] == {f.id: [f.criterion, f.at_least] for f in study.findings}
     assert kept["command"] == f"python -m studies run {name} --scale {scale}"
+    if study.commit:
+        return  # its arms and values are in the code of that commit
     missing = [t.key for t in runner.tasks(study, scale) if t.key not in kept["runs"]]
     expected = {} if missing else runner.verdicts(study, scale, kept["runs"])
     assert kept["findings"] == expected
