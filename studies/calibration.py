@@ -37,12 +37,12 @@ from widefield.audits.verdict import ProbeResult, TaskAudit, audit_task
 from widefield.core.rng import seeded
 from widefield.data import Dataset
 from widefield.encoders import build_encoder, untrained_like
-from widefield.evaluation.floors import floors
-from widefield.evaluation.verdicts import EASY
-from widefield.evaluation.wide import wide_or_none
 from widefield.inference.features import encode
 from widefield.inference.splits import TrainTest
 from widefield.probes import majority_hits, pixels
+from widefield.probes.floors import floors
+from widefield.probes.verdicts import EASY
+from widefield.probes.wide import wide_or_none
 
 Kind = Literal["place", "digit", "letter", "color", "bits"]
 Content = Literal["noise", "gradient", "stripes"]

@@ -18,11 +18,11 @@ from studies.trained import Sets, Trained, accuracies, accuracy_of_others, featu
 from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder, Wide
-from widefield.evaluation.wide import fit_on_dataset
 from widefield.metrics import density_clusters, neighbor_graph, suspected_labels, tsne_map
 from widefield.metrics.tsne import MAP_NEIGHBORS
 from widefield.probes.features import Pixels
 from widefield.probes.few_labels import fit_few_labels
+from widefield.probes.wide import fit_on_dataset
 from widefield.train.build import DataInfo, build_run_encoder
 
 HUES, SQUARE = 6, 8

@@ -27,11 +27,11 @@ from widefield.core.hardware import choose_device
 from widefield.data import Dataset, open_dataset
 from widefield.data.source import Data
 from widefield.encoders import Projected, Wide, load_encoder
-from widefield.evaluation.data_statistics import with_data_statistics
-from widefield.evaluation.wide import fit_on_dataset
 from widefield.methods import load_projector
 from widefield.probes import Score, extract, score
+from widefield.probes.data_statistics import with_data_statistics
 from widefield.probes.features import Pixels
+from widefield.probes.wide import fit_on_dataset
 from widefield.train.build import DataInfo, build_run_encoder
 
 Sets = tuple[Dataset, Dataset]

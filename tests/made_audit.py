@@ -8,9 +8,9 @@ from widefield.audits.pictures import ImageMap, ImageRow
 from widefield.audits.planting import PlantAudit, TrainAudit
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit, packed
-from widefield.evaluation.comparison import Comparison, compare
-from widefield.evaluation.verdicts import name_share
 from widefield.probes import pixels
+from widefield.probes.comparison import Comparison, compare
+from widefield.probes.verdicts import name_share
 from widefield.report import png
 
 

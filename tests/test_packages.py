@@ -18,10 +18,10 @@ LABS = SOURCE.with_name("widefield_labs")
 
 ORDER = (
     {"core", "version"},
-    {"data", "views", "encoders", "head", "probes", "metrics", "report"},
+    {"data", "views", "encoders", "head", "metrics", "report"},
     {"methods"},
     {"config", "losses"},
-    {"evaluation"},
+    {"probes"},
     {"train"},
     {"inference"},
     {"workflows"},

@@ -16,8 +16,8 @@ from PIL import Image
 
 from widefield.core.hardware import choose_device
 from widefield.data import open_dataset
-from widefield.evaluation.wide import fit_on_dataset
 from widefield.inference.features import FeatureExtractor, build_untrained
+from widefield.probes.wide import fit_on_dataset
 
 from .command import Result, command
 from .timing import TOLERANCE, steady_ratio, turn_by_turn

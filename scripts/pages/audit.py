@@ -5,8 +5,8 @@ from typing import Any
 from pages.format import percent, table
 from studies.calibration import summary
 from studies.page import runs
-from widefield.evaluation.verdicts import SHARE_VERDICTS
 from widefield.metrics import DIAGNOSTICS
+from widefield.probes.verdicts import SHARE_VERDICTS
 
 
 def diagnostics() -> str:

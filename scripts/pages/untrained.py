@@ -4,7 +4,7 @@ from typing import Any
 
 from pages.format import table
 from studies import page
-from widefield.evaluation.paired import PairedDifference
+from widefield.probes.paired import PairedDifference
 
 Run = dict[str, Any]
 

@@ -6,9 +6,9 @@ from typing import get_args
 import yaml
 
 from pages.format import table
-from widefield.evaluation import verdicts as rules
-from widefield.evaluation.paired import ScoreVerdict
 from widefield.metrics import FeatureState
+from widefield.probes import verdicts as rules
+from widefield.probes.paired import ScoreVerdict
 
 RULES = Path(__file__).with_name("verdicts.yaml")
 IN_PERCENT = ("MIN_GAP", "MAX_DECREASE", "CONSISTENCY_DECREASE", "MIN_INCREASE", "EASY")

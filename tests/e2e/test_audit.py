@@ -20,7 +20,7 @@ from widefield.audits.page import audit_page, summary
 from widefield.cli import main
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
-from widefield.evaluation.verdicts import SHARE_VERDICTS
+from widefield.probes.verdicts import SHARE_VERDICTS
 
 Typed = Callable[..., tuple[int, str, str]]
 TASK_KEYS = {"learned", "verdict", "floor", "floor_of", "ceiling", "accuracy", "low", "high", "knn"}

@@ -16,7 +16,7 @@ import widefield
 from commands import Command
 from runs import SHORT, Killed, assert_same, die_at, images, weights
 from widefield.encoders import build_encoder, load_encoder, save_encoder
-from widefield.evaluation.comparison import TEMPLATES
+from widefield.probes.comparison import TEMPLATES
 from widefield.train.manifest import Manifest
 from widefield.train.run import Pretrained
 from widefield.train.run_dir import RunFolder

@@ -50,8 +50,6 @@ from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.data.source import Data
 from widefield.data.spec import MEMORY
-from widefield.evaluation import comparison
-from widefield.evaluation.verdicts import NOT_LEARNED
 from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.overlap import apart, overlap_note
@@ -63,6 +61,8 @@ from widefield.inference.splits import (
 )
 from widefield.methods import METHODS
 from widefield.metrics import describe
+from widefield.probes import comparison
+from widefield.probes.verdicts import NOT_LEARNED
 from widefield.report import write_page
 from widefield.version import __version__
 

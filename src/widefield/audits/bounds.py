@@ -30,16 +30,16 @@ from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
 from widefield.encoders import Encoder, FeatureMap, Projected
-from widefield.evaluation.data_statistics import keeps_statistics, with_data_statistics
-from widefield.evaluation.floors import floors
-from widefield.evaluation.label_free import FeatureFunction
-from widefield.evaluation.target_scores import MEASURES, mean_floor, probe_targets
-from widefield.evaluation.wide import has_stages_for, wide_or_none
 from widefield.inference.features import FeatureExtractor, encode
 from widefield.inference.splits import TrainTest
 from widefield.methods import CEILING
 from widefield.probes import fit_linear, knn, majority_hits, pixels
+from widefield.probes.data_statistics import keeps_statistics, with_data_statistics
 from widefield.probes.features import image_batch
+from widefield.probes.floors import floors
+from widefield.probes.label_free import FeatureFunction
+from widefield.probes.target_scores import MEASURES, mean_floor, probe_targets
+from widefield.probes.wide import has_stages_for, wide_or_none
 from widefield.train.build import DataInfo, build
 from widefield.train.distributed import Compute
 from widefield.train.loop import Trainer

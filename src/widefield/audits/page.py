@@ -12,11 +12,11 @@ from widefield.audits.planting import GRAPH_NEIGHBORS
 from widefield.audits.result import Audit
 from widefield.audits.stage_map import SIDES
 from widefield.audits.verdict import TaskAudit
-from widefield.evaluation.floors import FLOORS
-from widefield.evaluation.paired import percent
-from widefield.evaluation.verdicts import SHARE_VERDICTS, ShareVerdict
 from widefield.inference.pictures import sound_of
 from widefield.metrics import DIAGNOSTICS
+from widefield.probes.floors import FLOORS
+from widefield.probes.paired import percent
+from widefield.probes.verdicts import SHARE_VERDICTS, ShareVerdict
 from widefield.report import (
     AudioRows,
     AuditReport,

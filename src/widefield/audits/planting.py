@@ -26,10 +26,10 @@ from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
 from widefield.data.planted import PLANTS, AudioFeature, ImageFeature
 from widefield.encoders import Encoder, EncoderSettings
-from widefield.evaluation.paired import percent
 from widefield.inference.features import DEFAULT_ARCHITECTURE, FeatureExtractor
 from widefield.inference.splits import TrainTest
 from widefield.metrics import neighbor_agreement
+from widefield.probes.paired import percent
 from widefield.workflows.pretrain import pretrain
 
 GRADES: dict[str, tuple[ImageFeature | AudioFeature, ...]] = {

@@ -14,7 +14,7 @@ from widefield.audits.view_effects import ViewEffects
 from widefield.core.files import check_plain_file
 from widefield.core.types import Kind
 from widefield.core.validation import check
-from widefield.evaluation.comparison import Comparison
+from widefield.probes.comparison import Comparison
 from widefield.report.notebook import notebook_html, percents
 
 LARGEST = 2**28

@@ -20,10 +20,10 @@ from widefield.data.select import spread_rows
 from widefield.encoders.readout import Source
 from widefield.encoders.readout_fit import inverse_deviation, leading_directions
 from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
-from widefield.evaluation.target_scores import probe_targets
 from widefield.inference.splits import TrainTest
 from widefield.probes import fit_linear
 from widefield.probes.features import image_batch
+from widefield.probes.target_scores import probe_targets
 
 SIDES = (1, 2, 4)
 """Grids of a stage."""

@@ -21,15 +21,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.evaluation.floors import FLOORS
-from widefield.evaluation.paired import (
+from widefield.probes.floors import FLOORS
+from widefield.probes.grouped import GroupIds, share_interval
+from widefield.probes.paired import (
     PairedDifference,
     bootstrap_means,
     interval,
     paired_difference,
     percent,
 )
-from widefield.evaluation.verdicts import (
+from widefield.probes.verdicts import (
     MIN_GAP,
     ShareVerdict,
     StageEvidence,
@@ -37,11 +38,10 @@ from widefield.evaluation.verdicts import (
     judge_feature,
     name_share,
 )
-from widefield.probes.grouped import GroupIds, share_interval
 
 Outcomes = NDArray[Any]
 """Which test examples a probe classifies correctly, bool [n]. Of a number, or of several labels,
-the expansion of the probe's score by example, float64 [n]; see `evaluation.target_scores`."""
+the expansion of the probe's score by example, float64 [n]; see `probes.target_scores`."""
 
 
 @dataclass(frozen=True, kw_only=True)

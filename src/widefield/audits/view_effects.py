@@ -30,14 +30,14 @@ from torch import Generator, Tensor, nn
 from widefield.audits.planting import spread_subset
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.modes import eval_mode, on_device
-from widefield.evaluation.paired import PairedDifference, paired_difference, percent
-from widefield.evaluation.verdicts import LEARNED, MIN_GAP, WEAKENED
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.run_views import run_views
 from widefield.inference.splits import TrainTest
 from widefield.probes import Pixels, fit_linear
 from widefield.probes.features import features, image_batch
 from widefield.probes.grouped import share_interval
+from widefield.probes.paired import PairedDifference, paired_difference, percent
+from widefield.probes.verdicts import LEARNED, MIN_GAP, WEAKENED
 from widefield.report import Bars
 from widefield.views import VIEWS, Augmentation, ImageAugmentation, ViewSettings, view_components
 

@@ -6,7 +6,7 @@ from widefield.cli.output import Notes, percent, print_json, print_line, print_t
 from widefield.cli.signature import Json, like
 
 if TYPE_CHECKING:
-    from widefield.evaluation.target_scores import Estimate
+    from widefield.probes.target_scores import Estimate
     from widefield.workflows.probe_report import ProbeReport, TaskProbe
 
 
@@ -59,7 +59,7 @@ def _print_classes(report: "ProbeReport") -> None:
 
 def _print_targets(report: "ProbeReport") -> None:
     """Print R^2 and mean absolute error of numbers, and the average precision of labels."""
-    from widefield.evaluation.target_scores import MEASURES
+    from widefield.probes.target_scores import MEASURES
 
     first = next(iter(report.targets.values()))
     has_wide = first.wide is not None

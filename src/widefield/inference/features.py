@@ -41,11 +41,11 @@ from widefield.encoders import (
     untrained_like,
     untrained_starts,
 )
-from widefield.evaluation.wide import check_stages, fit_on_dataset, has_stages_for
 from widefield.methods import load_projector
 from widefield.probes import Pixels, extract
 from widefield.probes.checks import all_finite
 from widefield.probes.features import FLOOR_RATE, byte_pixels
+from widefield.probes.wide import check_stages, fit_on_dataset, has_stages_for
 from widefield.train.progress import images_bar
 from widefield.train.run_dir import RunFolder
 

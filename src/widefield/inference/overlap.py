@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from widefield.core import rng
 from widefield.data import Dataset, same_images
-from widefield.evaluation.near_copies import (
+from widefield.inference.splits import TrainTest, checked, split_by_hash
+from widefield.probes.near_copies import (
     COPIES_SHARE,
     MAX_POOLED,
     copies_text,
@@ -16,7 +17,6 @@ from widefield.evaluation.near_copies import (
     has_near_copy,
     thumbnails,
 )
-from widefield.inference.splits import TrainTest, checked, split_by_hash
 
 _CHECKED = 2000
 """Test examples whose near-copies are searched for, fewer among very many training examples."""

@@ -12,11 +12,11 @@ from rich.console import Console
 from widefield.config.recipe import Recipe
 from widefield.data import Dataset, Loader, steps_per_epoch
 from widefield.encoders import Encoder, first_invalid, save_encoder, save_readout
-from widefield.evaluation.comparison import Comparison
-from widefield.evaluation.monitor import Monitor
-from widefield.evaluation.wide import fit_on_dataset
 from widefield.methods import Projector, save_projector
 from widefield.metrics import Health
+from widefield.probes.comparison import Comparison
+from widefield.probes.monitor import Monitor
+from widefield.probes.wide import fit_on_dataset
 from widefield.report.notebook import notebook_html
 from widefield.train.adversary import adversary_log
 from widefield.train.build import DataInfo, build, check_view_policy, rank_seed, warmup_epochs

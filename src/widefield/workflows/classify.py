@@ -16,19 +16,19 @@ from widefield.data import Dataset
 from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels, read_labels
 from widefield.data.source import Data
-from widefield.evaluation.near_copies import (
+from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
+from widefield.inference.open_encoder import EncoderSpec, open_encoder
+from widefield.inference.splits import own_group
+from widefield.probes.few_labels import FewLabels, fit_few_labels
+from widefield.probes.grouped import GroupIds, share_interval
+from widefield.probes.near_copies import (
     COPIES_SHARE,
     MAX_POOLED,
     copies_text,
     copy_groups,
     thumbnails,
 )
-from widefield.evaluation.paired import paired_difference
-from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
-from widefield.inference.open_encoder import EncoderSpec, open_encoder
-from widefield.inference.splits import own_group
-from widefield.probes.few_labels import FewLabels, fit_few_labels
-from widefield.probes.grouped import GroupIds, share_interval
+from widefield.probes.paired import paired_difference
 from widefield.probes.suggest import suggest as suggest_rows
 from widefield.report import write_page
 from widefield.workflows.classify_floors import floor_features

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from widefield.evaluation.paired import PairedDifference
+from widefield.probes.paired import PairedDifference
 from widefield.report.notebook import notebook_html, percents
 from widefield.workflows.predictions_file import write_predictions
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from widefield.data import Dataset
 from widefield.data.targets import Target
-from widefield.evaluation.paired import PairedDifference, paired_difference
-from widefield.evaluation.target_scores import MEASURES, TargetScore, score_target
 from widefield.inference.features import FeatureExtractor
 from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.grouped import GroupIds
+from widefield.probes.paired import PairedDifference, paired_difference
 from widefield.probes.ridge import fit_ridge
+from widefield.probes.target_scores import MEASURES, TargetScore, score_target
 from widefield.report.notebook import notebook_html
 from widefield.workflows.classify_floors import floor_features
 from widefield.workflows.predictions_file import write_predictions

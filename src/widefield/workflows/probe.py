@@ -14,8 +14,6 @@ from widefield.data import Dataset
 from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.source import Data
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
-from widefield.evaluation.floors import floors as measure_floors
-from widefield.evaluation.target_scores import MEASURES, TargetScore, mean_floor
 from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.overlap import apart, count_overlap, overlap_note
@@ -30,6 +28,8 @@ from widefield.inference.splits import (
     training_data,
 )
 from widefield.probes import majority
+from widefield.probes.floors import floors as measure_floors
+from widefield.probes.target_scores import MEASURES, TargetScore, mean_floor
 from widefield.workflows.probe_report import (
     AnyScore,
     ProbeReport,

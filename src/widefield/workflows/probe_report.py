@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from widefield.core.types import Score
-from widefield.evaluation.target_scores import MEASURES, TargetScore
 from widefield.inference.features import FeatureKind
+from widefield.probes.target_scores import MEASURES, TargetScore
 from widefield.report.notebook import notebook_html, percents
 
 Protocol = Literal["linear", "feature-dropout"]

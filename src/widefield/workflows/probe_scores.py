@@ -13,14 +13,14 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.modes import on_device
 from widefield.data import Dataset
 from widefield.encoders import Wide
-from widefield.evaluation.data_statistics import also_with_data_statistics
-from widefield.evaluation.target_scores import probe_targets
-from widefield.evaluation.wide import wide_or_none
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.run_views import run_views, untrained_views
 from widefield.inference.splits import TrainTest
 from widefield.probes import score, score_sgd
+from widefield.probes.data_statistics import also_with_data_statistics
 from widefield.probes.features import image_batch
+from widefield.probes.target_scores import probe_targets
+from widefield.probes.wide import wide_or_none
 from widefield.views import Augmentation, AugmentContext, ViewSettings, trained_parameters
 from widefield.workflows.probe_report import TaskScores
 

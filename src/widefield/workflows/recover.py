@@ -20,9 +20,6 @@ from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.data.spec import parse
 from widefield.encoders import ENCODER_FILE, Encoder, save_encoder_file, save_readout
-from widefield.evaluation.paired import PairedDifference, paired_difference, percent
-from widefield.evaluation.verdicts import MAX_DECREASE, MIN_GAP
-from widefield.evaluation.wide import fit_on_dataset
 from widefield.inference.features import FeatureExtractor, images_progress, send_notes
 from widefield.inference.open_encoder import open_encoder
 from widefield.inference.splits import (
@@ -33,6 +30,9 @@ from widefield.inference.splits import (
     training_data,
 )
 from widefield.probes import LinearResult, fit_linear
+from widefield.probes.paired import PairedDifference, paired_difference, percent
+from widefield.probes.verdicts import MAX_DECREASE, MIN_GAP
+from widefield.probes.wide import fit_on_dataset
 from widefield.report.notebook import notebook_html, percents
 from widefield.train.recover import train_to_predict
 

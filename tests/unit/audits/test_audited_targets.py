@@ -10,7 +10,7 @@ from widefield.audits.audit import audit
 from widefield.audits.page import audit_page
 from widefield.audits.result import read_findings
 from widefield.audits.verdict import ProbeResult, audit_task, packed
-from widefield.evaluation.target_scores import r2_values
+from widefield.probes.target_scores import r2_values
 
 
 def _result(noise: float) -> ProbeResult:

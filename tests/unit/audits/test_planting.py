@@ -15,10 +15,10 @@ from widefield.audits.verdict import ProbeResult, TaskAudit
 from widefield.data import Dataset
 from widefield.data.planted import PLANTS, AudioFeature, Digits, ImageFeature, Shapes, read_plant
 from widefield.encoders import Encoder, EncoderSettings, build_encoder
-from widefield.evaluation.verdicts import ShareVerdict
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import TrainTest
+from widefield.probes.verdicts import ShareVerdict
 
 OPTIONS = AuditOptions(cache=None, seed=0, log=lambda text: None)
 DRAWN, HEARD = (

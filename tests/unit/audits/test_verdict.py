@@ -6,8 +6,8 @@ from scipy.stats import binom
 
 from widefield.audits.verdict import ProbeResult, TaskAudit
 from widefield.audits.verdict import audit_task as judged
-from widefield.evaluation.verdicts import EASY, LEARNED, MIN_GAP, WEAKENED, name_share
 from widefield.probes.grouped import wilson
+from widefield.probes.verdicts import EASY, LEARNED, MIN_GAP, WEAKENED, name_share
 
 
 def probed(accuracy: float, n: int = 1000, seed: int = 0) -> ProbeResult:

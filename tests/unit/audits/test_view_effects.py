@@ -15,10 +15,10 @@ from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
 from widefield.data.planted import Digits
 from widefield.encoders import build_encoder
-from widefield.evaluation.paired import PairedDifference
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.open_encoder import open_encoder
 from widefield.inference.splits import TrainTest
+from widefield.probes.paired import PairedDifference
 from widefield.train.run_dir import RunFolder
 from widefield.views import VIEWS
 

@@ -16,10 +16,10 @@ from widefield.audits.audit import _copies_note, audit
 from widefield.audits.bounds import probe_tasks
 from widefield.audits.verdict import audit_task
 from widefield.data import open_dataset
-from widefield.evaluation.comparison import compare
 from widefield.inference.open_encoder import open_encoder
 from widefield.inference.splits import open_train_test
 from widefield.probes import pixels
+from widefield.probes.comparison import compare
 from widefield.train.run_dir import RunFolder
 from widefield.workflows.classify import classify
 from widefield.workflows.explore import explore

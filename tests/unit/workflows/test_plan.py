@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from widefield.config.recipes import make_recipe
-from widefield.evaluation import monitor as findings
+from widefield.probes import monitor as findings
 from widefield.train.build import DataInfo, build
 from widefield.views import build_views
 from widefield.workflows import plan as module

@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from widefield.evaluation.cross_fit import knn_accuracies, knn_hits, rows_of_common_classes
+from widefield.probes.cross_fit import knn_accuracies, knn_hits, rows_of_common_classes
 
 
 def test_votes_equal_those_that_are_counted_one_by_one() -> None:

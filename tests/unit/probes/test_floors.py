@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from widefield.evaluation.floors import FLOORS, floors
-from widefield.evaluation.paired import RESAMPLES, bootstrap_means, interval
+from widefield.probes.floors import FLOORS, floors
+from widefield.probes.paired import RESAMPLES, bootstrap_means, interval
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widefield.evaluation.label_free import RIDGE, FeatureFunction, Images, quadrant_retrieval
+from widefield.probes.label_free import RIDGE, FeatureFunction, Images, quadrant_retrieval
 
 COUNT, SIDE = 60, 8
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from widefield.metrics import nearest_neighbors
-from widefield.probes import fit_linear
 from widefield.probes.grouped import GroupIds, group_folds, groups_of_class, smallest_class
+from widefield.probes.linear import fit_linear
 
 FOLDS = 3
 MIN_EXAMPLES = 2 * FOLDS

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from widefield.encoders import build_encoder
-from widefield.evaluation import wide as wide_file
-from widefield.evaluation.wide import wide_or_none
+from widefield.probes import wide as wide_file
+from widefield.probes.wide import wide_or_none
 
 
 def test_a_readout_sees_examples_that_come_last(monkeypatch: pytest.MonkeyPatch) -> None:

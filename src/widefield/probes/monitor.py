@@ -10,10 +10,10 @@ from torch import Tensor
 
 from widefield.data import Dataset
 from widefield.encoders import Encoder
-from widefield.evaluation.comparison import Comparison, compare_with_baseline
-from widefield.evaluation.cross_fit import knn_accuracies
 from widefield.metrics import Health, health
-from widefield.probes import extract
+from widefield.probes.comparison import Comparison, compare_with_baseline
+from widefield.probes.cross_fit import knn_accuracies
+from widefield.probes.features import extract
 
 HEALTH_EXAMPLES = 512
 

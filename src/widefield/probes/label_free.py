@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from widefield.core.pixels import stored
 from widefield.core.types import Inputs
-from widefield.evaluation.cross_fit import FOLDS, NEIGHBORS, fold_hits
 from widefield.metrics import view_agreement, whitened
+from widefield.probes.cross_fit import FOLDS, NEIGHBORS, fold_hits
 from widefield.probes.features import image_batch
 from widefield.probes.grouped import GroupIds, group_folds
 from widefield.views import build_views

@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from widefield.metrics import neighbor_graph
 from widefield.metrics.groups import COPY
-from widefield.probes import pixels
+from widefield.probes.features import pixels
 from widefield.probes.grouped import GroupIds
 
 MAX_POOLED = 5000

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from made_scenes import KINDS, scenes
-from widefield.evaluation.cross_fit import cross_fit, knn_hits
-from widefield.evaluation.near_copies import copy_groups, has_near_copy, thumbnails
 from widefield.probes import pixels
+from widefield.probes.cross_fit import cross_fit, knn_hits
+from widefield.probes.near_copies import copy_groups, has_near_copy, thumbnails
 
 RNG = np.random.default_rng
 

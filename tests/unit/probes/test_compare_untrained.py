@@ -10,19 +10,19 @@ from torch import Tensor, nn
 
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import build_encoder
-from widefield.evaluation.comparison import (
+from widefield.probes import extract
+from widefield.probes.comparison import (
     IMAGE_COUNTS,
     Comparison,
     compare,
     compare_with_baseline,
 )
-from widefield.evaluation.paired import PairedDifference
-from widefield.evaluation.verdicts import (
+from widefield.probes.paired import PairedDifference
+from widefield.probes.verdicts import (
     MIN_INCREASE,
     judge_against_untrained,
     overruled_by_labels,
 )
-from widefield.probes import extract
 
 CPU = torch.device("cpu")
 SIDE = 16

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from widefield.evaluation.paired import PairedDifference
+from widefield.probes.paired import PairedDifference
 
 ComparisonVerdict = Literal["better", "worse", "no significant difference", "inconclusive"]
 LearnedShare = Literal["learned", "weakened", "not learned"]

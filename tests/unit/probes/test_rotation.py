@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from widefield.evaluation.label_free import FeatureFunction, Images, rotation_accuracy
+from widefield.probes.label_free import FeatureFunction, Images, rotation_accuracy
 
 COUNT, SIDE = 90, 8
 

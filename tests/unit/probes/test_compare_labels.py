@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from widefield.data import Dataset, open_dataset
-from widefield.evaluation.comparison import Comparison, compare, compare_with_baseline
-from widefield.evaluation.label_free import Images
-from widefield.evaluation.paired import PairedDifference
+from widefield.probes.comparison import Comparison, compare, compare_with_baseline
+from widefield.probes.label_free import Images
+from widefield.probes.paired import PairedDifference
 
 CPU = torch.device("cpu")
 COUNT, SIDE = 300, 8
@@ -51,7 +51,7 @@ def compared(
     trained: Tensor, untrained: list[Tensor], raw: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> Comparison:
     """Compare encoders whose features of any images are these."""
-    monkeypatch.setattr("widefield.evaluation.comparison.pixels", lambda images: raw)
+    monkeypatch.setattr("widefield.probes.comparison.pixels", lambda images: raw)
     data = texture()
     starts = [lambda images, h=h: h for h in untrained]
     return compare(starts, lambda images: trained, data.images, data.labels, baseline="untrained")

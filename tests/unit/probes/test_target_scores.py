@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import average_precision_score, mean_absolute_error, r2_score
 
 from widefield.data.targets import Target
-from widefield.evaluation.target_scores import (
+from widefield.probes.target_scores import (
     average_precision_values,
     mean_floor,
     r2_values,

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from widefield.evaluation.paired import (
+from widefield.probes.paired import (
     RESAMPLES,
     PairedDifference,
     bootstrap_means,
     paired_difference,
 )
-from widefield.evaluation.verdicts import (
+from widefield.probes.verdicts import (
     CONSISTENCY_DECREASE,
     MAX_DECREASE,
     judge_with_labels,

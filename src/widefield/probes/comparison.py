@@ -22,9 +22,12 @@ from widefield.core.types import Kind, kind_of
 from widefield.data import Dataset
 from widefield.data.planted import Digits, ImageFeature, Shapes, plant
 from widefield.encoders import untrained_starts
-from widefield.evaluation.cross_fit import ClassIds, CrossFit, cross_fit
-from widefield.evaluation.data_statistics import also_with_data_statistics
-from widefield.evaluation.label_free import (
+from widefield.metrics import FeatureState, health, linear_cka
+from widefield.probes.cross_fit import ClassIds, CrossFit, cross_fit
+from widefield.probes.data_statistics import also_with_data_statistics
+from widefield.probes.features import extract, pixels
+from widefield.probes.grouped import GroupIds, share_interval
+from widefield.probes.label_free import (
     FeatureFunction,
     Images,
     Scores,
@@ -33,15 +36,15 @@ from widefield.evaluation.label_free import (
     quadrant_retrieval,
     rotation_accuracy,
 )
-from widefield.evaluation.near_copies import (
+from widefield.probes.near_copies import (
     COPIES_SHARE,
     MAX_POOLED,
     copies_text,
     copy_groups,
     thumbnails,
 )
-from widefield.evaluation.paired import PairedDifference, paired_difference, percent
-from widefield.evaluation.verdicts import (
+from widefield.probes.paired import PairedDifference, paired_difference, percent
+from widefield.probes.verdicts import (
     ComparisonVerdict,
     Judgement,
     judge_against_untrained,
@@ -49,10 +52,7 @@ from widefield.evaluation.verdicts import (
     judge_without_labels,
     overruled_by_labels,
 )
-from widefield.evaluation.wide import wide_or_none
-from widefield.metrics import FeatureState, health, linear_cka
-from widefield.probes import extract, pixels
-from widefield.probes.grouped import GroupIds, share_interval
+from widefield.probes.wide import wide_or_none
 
 _FORMAT = 3
 Baseline = Literal["untrained", "initial", "other"]

@@ -1,1 +1,0 @@
-"""Scores of frozen encoders, their floors, and the comparison of two encoders."""
