@@ -19,7 +19,8 @@ from widefield.config.recipe import Recipe
 from widefield.config.recipes import make_recipe
 from widefield.data import Loader, open_dataset
 from widefield.data.builtin.photos import load_photo
-from widefield.data.planted import Shapes, plant
+from widefield.data.plant import plant
+from widefield.data.planted import Shapes
 from widefield.train.adversary import loss_gradients
 from widefield.train.build import DataInfo, build
 from widefield.train.distributed import Compute

@@ -38,6 +38,7 @@ from widefield.data.decode.values import find_form, stored_type
 from widefield.data.encoded import EncodedImages
 from widefield.data.examples import Examples, SelectedFiles
 from widefield.data.notes import dark_note, decoding_notes, split_note
+from widefield.data.plant import draw
 from widefield.data.planted import (
     AudioFeature,
     BitPlanes,
@@ -171,8 +172,8 @@ class _Opening:
         self.spec, self.examples, self.canvas = spec, examples, canvas
         self.dtype, self.options = dtype, options
         self.rows = split_rows(examples, spec)
-        self.overlays = [f.draw(canvas) for f in features if isinstance(f, ImageFeature)]
-        appended = (f.draw(canvas) for f in features if isinstance(f, StackedDigits | Bits))
+        self.overlays = [draw(f, canvas) for f in features if isinstance(f, ImageFeature)]
+        appended = (draw(f, canvas) for f in features if isinstance(f, StackedDigits | Bits))
         self.channel: Appended | None = next(appended, None)
         height, width, channels = canvas.shape
         self.size = (height, width)

@@ -26,7 +26,8 @@ from widefield.data.decode.sounds import (
 )
 from widefield.data.examples import Examples
 from widefield.data.notes import sound_notes, split_note
-from widefield.data.planted import Canvas, SoundOverlay
+from widefield.data.plant import draw
+from widefield.data.planted import AudioFeature, Canvas, SoundOverlay
 from widefield.data.readers.recordings import Recordings, from_int16
 from widefield.data.select import balanced_subset, split_rows, subset_without
 from widefield.data.skipped import Skipped, check_skipped, skipped_note
@@ -130,10 +131,12 @@ def _steps(size: Size | None, seconds: float | None, rate: int) -> int:
 def _overlays(spec: Spec, examples: Examples, canvas: Canvas) -> list[SoundOverlay]:
     overlays = []
     for feature in spec.features(examples.labels):
-        overlay = feature.draw(canvas)
-        if not isinstance(overlay, SoundOverlay):
-            raise ValueError(f"'+{feature.name}' is planted on images; these are sounds")
-        overlays.append(overlay)
+        if not isinstance(feature, AudioFeature):
+            raise ValueError(
+                f"'+{feature.name}' is planted in images; these are sounds: choose tone, clicks or "
+                "background"
+            )
+        overlays.append(draw(feature, canvas))
     return overlays
 
 

@@ -15,6 +15,7 @@ from widefield.core import rng
 from widefield.data import Dataset, count_of_source, open_dataset, same_images, to_test_split
 from widefield.data.groups import FOLDER, REGEX, held_out_groups
 from widefield.data.labels import LabelTable
+from widefield.data.plant import draw
 from widefield.data.planted import AudioFeature, Canvas, ImageFeature, Overlay, SoundOverlay
 from widefield.data.select import balanced_subset
 from widefield.data.source import Data
@@ -389,4 +390,4 @@ def _overlay(
 ) -> Overlay | SoundOverlay:
     height, width, channels = dataset.images.shape[1:]
     shape = (height, width, channels)
-    return feature.draw(Canvas(shape=shape, seed=seed, held_out=held_out, rate=dataset.rate))
+    return draw(feature, Canvas(shape=shape, seed=seed, held_out=held_out, rate=dataset.rate))

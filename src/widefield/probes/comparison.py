@@ -20,7 +20,8 @@ from widefield.core.files import write_atomically
 from widefield.core.names import counted
 from widefield.core.types import Kind, kind_of
 from widefield.data import Dataset
-from widefield.data.planted import Digits, ImageFeature, Shapes, plant
+from widefield.data.plant import plant
+from widefield.data.planted import Digits, ImageFeature, Shapes
 from widefield.encoders import untrained_starts
 from widefield.metrics import FeatureState, health, linear_cka
 from widefield.probes.cross_fit import ClassIds, CrossFit, cross_fit

@@ -143,5 +143,5 @@ def test_what_cannot_be_is_refused(pack, spec, reason):
 
 
 def test_sounds_have_no_bits():
-    with pytest.raises(ValueError, match=r"'\+bits' is planted on images; these are sounds"):
+    with pytest.raises(ValueError, match=r"'\+bits' is planted in images; these are sounds"):
         open_dataset("spoken:test+bits", max_examples=20)

@@ -6,7 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from widefield.data import Dataset, open_dataset
-from widefield.data.planted import Canvas, Digits, Shapes, plant
+from widefield.data.plant import plant
+from widefield.data.planted import Canvas, Digits, Shapes
 
 
 def make(images):

@@ -6,7 +6,8 @@ import torch
 from scipy.stats import chisquare
 
 from widefield.data import Loader, open_dataset
-from widefield.data.planted import PLANTS, Canvas, ImageFeature, plant
+from widefield.data.plant import plant
+from widefield.data.planted import PLANTS, Canvas, ImageFeature
 
 CPU = torch.device("cpu")
 NAMES = tuple(name for name, kind in PLANTS.items() if issubclass(kind, ImageFeature))

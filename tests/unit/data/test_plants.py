@@ -12,7 +12,8 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
 from widefield.data import open_dataset
-from widefield.data.planted import PLANTS, Canvas, ImageFeature, plant, read_plant
+from widefield.data.plant import plant
+from widefield.data.planted import PLANTS, Canvas, ImageFeature, read_plant
 from widefield.data.planted.digits import Digits, digit_pool
 from widefield.data.planted.letters import LETTERS
 from widefield.data.planted.shapes import SHAPES, Shapes
@@ -97,7 +98,8 @@ def test_another_process_draws_the_same():
     code = f"""
 import hashlib
 import numpy as np
-from widefield.data.planted import plant, read_plant
+from widefield.data.plant import plant
+from widefield.data.planted import read_plant
 NAMES = {NAMES}
 {inspect.getsource(feature)}
 {inspect.getsource(digest)}

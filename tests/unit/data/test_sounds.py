@@ -11,6 +11,7 @@ import torch
 from widefield.audits.bounds import _mixture
 from widefield.data import Loader, open_dataset
 from widefield.data.decode.sounds import UnreadableError, decode
+from widefield.data.plant import draw
 from widefield.data.planted import Background, Canvas, Clicks, Tone
 from widefield.data.planted.sounds import SoundOverlay, as_loop
 from widefield.data.readers.recordings import from_int16
@@ -268,7 +269,7 @@ def test_each_of_many_recordings_is_divided_and_heard_at_one_level(
 ) -> None:
     source, noise = many_noises(tmp_path)
     canvas = Canvas(shape=(1, RATE // 4, 1), seed=0, held_out=held_out, rate=RATE)
-    _, bank = Background(source=str(source)).draw(canvas).loops
+    _, bank = draw(Background(source=str(source)), canvas).loops
     parts = bank.reshape(5, -1)
     own = noise[:5, 4 * RATE :] if held_out else noise[:5, : 4 * RATE]
     np.testing.assert_allclose((parts.astype(np.float64) ** 2).mean(1), 1, rtol=1e-3)
@@ -279,7 +280,7 @@ def test_each_of_many_recordings_is_divided_and_heard_at_one_level(
 def test_one_recording_a_class_is_divided_and_scaled_once(tmp_path: Path) -> None:
     source = noise_pack(tmp_path / "n.npz")
     canvas = Canvas(shape=(1, RATE, 1), seed=0, held_out=False, rate=RATE)
-    loops = Background(source=str(source)).draw(canvas).loops
+    loops = draw(Background(source=str(source)), canvas).loops
     with np.load(source) as arrays:
         clips = from_int16(arrays["audio"]).reshape(2, -1)
     for bank, clip in zip(loops, clips, strict=True):
@@ -291,7 +292,7 @@ def test_recordings_too_short_to_be_divided_are_refused(tmp_path: Path) -> None:
     np.savez(path, audio=np.ones(4, np.int16), offsets=[0, 2, 4], labels=[0, 1], sample_rate=RATE)
     canvas = Canvas(shape=(1, RATE, 1), seed=0, held_out=True, rate=RATE)
     with pytest.raises(ValueError, match="too short to be divided 80 / 20: give longer ones"):
-        Background(source=str(path)).draw(canvas)
+        draw(Background(source=str(path)), canvas)
 
 
 def test_as_published_shares_them_and_draws_anew(tmp_path: Path) -> None:

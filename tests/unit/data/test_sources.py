@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from widefield.data import open_dataset
-from widefield.data.planted import Digits, Letters, Shapes, plant
+from widefield.data.plant import plant
+from widefield.data.planted import Digits, Letters, Shapes
 from widefield.data.select import balanced_subset
 
 

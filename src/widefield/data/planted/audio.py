@@ -8,8 +8,8 @@ and uses all of a recording in training and test. The authors resample for each 
 of one read share their background.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
@@ -56,14 +56,12 @@ class Background(AudioFeature):
         """Return five variants, from hard to easy to hear."""
         return tuple(cls(low=level, high=level) for level in (30, 20, 10, 0, -10))
 
-    def draw(self, canvas: Canvas) -> SoundOverlay:
-        """Return an overlay of recordings or noises."""
+    def draw(
+        self, canvas: Canvas, recordings: Mapping[str, Sequence[NDArray[np.float32]]] | None = None
+    ) -> SoundOverlay:
+        """Return an overlay of the `recordings` of each class, which `source` holds, or noises."""
         rate, steps = canvas.sound_rate(self.name), canvas.shape[1]
-        if self.source:
-            from widefield.data.builtin.backgrounds import read_background
-
-            recordings = read_background(Path(self.source).expanduser(), rate)
-        else:
+        if recordings is None:
             recordings = {name: [x] for name, x in _noises(rate, canvas.seed).items()}
         held_out = None if self.as_published else canvas.held_out
         parts = {name: _concatenate(name, xs, held_out) for name, xs in recordings.items()}
@@ -135,10 +133,10 @@ class Clicks(_Synthetic):
 
 
 def _concatenate(
-    name: str, recordings: list[NDArray[np.float32]], held_out: bool | None
+    name: str, recordings: Sequence[NDArray[np.float32]], held_out: bool | None
 ) -> NDArray[np.float32]:
     """Return the recordings of a class at equal levels, of each all, or one of its two parts."""
-    parts = recordings
+    parts = list(recordings)
     if held_out is not None:
         cuts = [round(_TRAIN_SHARE * len(x)) for x in recordings]
         parts = [x[k:] if held_out else x[:k] for x, k in zip(recordings, cuts, strict=True)]

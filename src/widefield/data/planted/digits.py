@@ -9,8 +9,7 @@ Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 3
 
 import hashlib
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from annotated_types import Interval
@@ -23,6 +22,17 @@ from widefield.data.planted.overlay import Canvas, ImageFeature, Overlay, scaled
 _SIDE = 10
 _CORNERS = [(y, x) for y in (4, 16) for x in (4, 16)]
 _HELD_OUT_SHARE = 0.2
+
+
+class DigitPack(NamedTuple):
+    """Gray digits to draw."""
+
+    images: NDArray[np.uint8]
+    """[m, h, w]."""
+    labels: NDArray[np.int64]
+    """Class id of each, [m]."""
+    classes: tuple[str, ...]
+    """Class names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +61,10 @@ class Digits(ImageFeature):
             cls(size=1.2, jitter=0),
         )
 
-    def draw(self, canvas: Canvas) -> Overlay:
-        """Return an overlay with a sprite for each digit of the pool."""
+    def draw(self, canvas: Canvas, pack: DigitPack | None = None) -> Overlay:
+        """Return an overlay with a sprite for each digit of the pool; `source` holds the pack."""
         canvas.check(self.name)
-        images, labels, classes = digit_source(self.source)
+        images, labels, classes = pack or default_digits()
         pool = digit_pool(images, canvas.held_out)
         check_classes(labels, pool, np.unique(labels), classes, self.source)
         height, width = canvas.size
@@ -84,27 +94,13 @@ class Digits(ImageFeature):
         )
 
 
-def digit_source(
-    source: str | None,
-) -> tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...]]:
-    """Return gray digits uint8 [m, h, w], their class ids and class names."""
-    if source is None:
-        from sklearn.datasets import load_digits
+def default_digits() -> DigitPack:
+    """Return the digits of scikit-learn."""
+    from sklearn.datasets import load_digits
 
-        data = load_digits()
-        gray = np.round(data.images * (255 / 16)).astype(np.uint8)
-        return gray, data.target.astype(np.int64), tuple("0123456789")
-    path = Path(source).expanduser()
-    if not path.is_file():
-        raise ValueError(f"no digits at '{source}'; expected a .npz pack with images and labels")
-    # Imports torch, which is not needed to check options.
-    from widefield.data.readers.arrays import read_npz
-
-    examples = read_npz(path)
-    if examples.pixels is None or examples.pixels.shape[-1] != 1 or not examples.labels:
-        raise ValueError(f"'{source}' holds no gray digits; expected keys 'images' and 'labels'")
-    task = next(iter(examples.labels))
-    return examples.pixels[..., 0], examples.labels[task], examples.classes[task]
+    data = load_digits()
+    gray = np.round(data.images * (255 / 16)).astype(np.uint8)
+    return DigitPack(gray, data.target.astype(np.int64), tuple("0123456789"))
 
 
 def digit_pool(images: NDArray[np.uint8], held_out: bool) -> NDArray[np.int64]:

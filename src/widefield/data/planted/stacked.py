@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from widefield.core import rng
-from widefield.data.planted.digits import check_classes, digit_pool, digit_source, resized
+from widefield.data.planted.digits import (
+    DigitPack,
+    check_classes,
+    default_digits,
+    digit_pool,
+    resized,
+)
 from widefield.data.planted.overlay import Canvas
 
 
@@ -67,8 +73,8 @@ class StackedDigits:
     source: str | None = None
     """A `.npz` pack of gray digits; default: the digits of scikit-learn."""
 
-    def draw(self, canvas: Canvas) -> DigitChannel:
-        """Return a digit for each example of the canvas.
+    def draw(self, canvas: Canvas, pack: DigitPack | None = None) -> DigitChannel:
+        """Return a digit for each example of the canvas; `source` holds the pack.
 
         Raises:
             ValueError: the data have no classes, or more classes than digits.
@@ -81,7 +87,7 @@ class StackedDigits:
             >>> StackedDigits().draw(canvas).draw([1]).shape
             (1, 8, 8, 1)
         """
-        images, labels, names = digit_source(self.source)
+        images, labels, names = pack or default_digits()
         if canvas.class_ids is None or not 1 <= canvas.class_count <= len(names):
             raise ValueError(
                 f"'+{self.name}' draws a digit of the class of each image: the images have "

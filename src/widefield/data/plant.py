@@ -1,0 +1,149 @@
+"""Planted features drawn on a canvas: the packs and recordings that they name are read here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from widefield.data.decode.sounds import decode, in_parallel, resample
+from widefield.data.examples import Examples
+from widefield.data.planted import (
+    AudioFeature,
+    Background,
+    BitPlanes,
+    Bits,
+    Canvas,
+    DigitChannel,
+    DigitPack,
+    Digits,
+    ImageFeature,
+    Overlay,
+    SoundOverlay,
+    StackedDigits,
+)
+from widefield.data.readers.arrays import read_npz
+from widefield.data.readers.images import read_folder
+from widefield.data.readers.recordings import from_int16
+
+
+@overload
+def draw(feature: ImageFeature, canvas: Canvas) -> Overlay: ...
+@overload
+def draw(feature: AudioFeature, canvas: Canvas) -> SoundOverlay: ...
+@overload
+def draw(feature: StackedDigits | Bits, canvas: Canvas) -> DigitChannel | BitPlanes: ...
+def draw(
+    feature: ImageFeature | AudioFeature | StackedDigits | Bits, canvas: Canvas
+) -> Overlay | SoundOverlay | DigitChannel | BitPlanes:
+    """Draw a feature; the file or folder that its option `source` names is read first.
+
+    Raises:
+        ValueError: the source cannot be read, or the feature does not suit the canvas.
+    """
+    if isinstance(feature, Digits | StackedDigits) and feature.source is not None:
+        return feature.draw(canvas, _read_digits(feature.source))
+    if isinstance(feature, Background) and feature.source:
+        rate = canvas.sound_rate(feature.name)
+        return feature.draw(canvas, _read_background(Path(feature.source).expanduser(), rate))
+    return feature.draw(canvas)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planted:
+    """Images with a planted feature, its labels and masks."""
+
+    images: NDArray[np.uint8]
+    """uint8 [n, H, W, C]."""
+    labels: NDArray[np.int64]
+    """Class id of the planted feature, int64 [n]."""
+    classes: tuple[str, ...]
+    mask: NDArray[np.bool_]
+    """Pixels that the overlay covers at least partly, bool [n, H, W]."""
+
+
+def plant(
+    images: NDArray[np.uint8],
+    feature: ImageFeature,
+    *,
+    seed: int = 0,
+    index: ArrayLike | None = None,
+    held_out: bool = False,
+) -> Planted:
+    """Draw a feature on a copy of `images`, uint8 [n, H, W, C] with C of 1 or 3.
+
+    `index` [n] are the indices of the examples (default 0..n-1). Equal indices get equal overlays.
+
+    Raises:
+        ValueError: other channels, images smaller than 16 pixels, or an index of another shape.
+
+    Example:
+        >>> planted = plant(np.zeros((4, 32, 32, 3), np.uint8), Digits(alpha=0.5))
+        >>> planted.labels.shape, bool(planted.mask.any())
+        ((4,), True)
+    """
+    height, width, channels = images.shape[1:]
+    overlay = draw(feature, Canvas(shape=(height, width, channels), seed=seed, held_out=held_out))
+    positions = np.arange(len(images)) if index is None else np.asarray(index)
+    if positions.shape != (len(images),):
+        raise ValueError(
+            f"index has shape {positions.shape}; expected one for each of {len(images)} images"
+        )
+    result = np.array(images, order="C")
+    mask = overlay.apply(result, positions)
+    return Planted(
+        images=result, labels=overlay.labels(positions), classes=overlay.classes, mask=mask
+    )
+
+
+def _read_digits(source: str) -> DigitPack:
+    path = Path(source).expanduser()
+    if not path.is_file():
+        raise ValueError(f"no digits at '{source}'; expected a .npz pack with images and labels")
+    examples = read_npz(path)
+    if examples.pixels is None or examples.pixels.shape[-1] != 1 or not examples.labels:
+        raise ValueError(f"'{source}' holds no gray digits; expected keys 'images' and 'labels'")
+    task = next(iter(examples.labels))
+    return DigitPack(examples.pixels[..., 0], examples.labels[task], examples.classes[task])
+
+
+def _read_background(source: Path, rate: int) -> Mapping[str, list[NDArray[np.float32]]]:
+    """Return class -> recordings, float32 at `rate`."""
+    if source.suffix.lower() == ".npz" and source.is_file():
+        examples = read_npz(source)
+    elif source.is_dir():
+        examples = read_folder(source)
+    else:
+        raise ValueError(
+            f"no recordings at '{source}' for '+background'; give a pack or a folder of class "
+            "folders"
+        )
+    task = next(iter(examples.labels), None)
+    if examples.recordings is None or task is None or len(examples.classes[task]) < 2:
+        raise ValueError(f"'{source}' holds no sounds of two classes or more for '+background'")
+    sounds, labels = _waveforms(examples, rate), examples.labels[task]
+    return {
+        name: [sounds[row] for row in np.flatnonzero(labels == k)]
+        for k, name in enumerate(examples.classes[task])
+        if (labels == k).any()
+    }
+
+
+def _waveforms(examples: Examples, rate: int) -> list[NDArray[np.float32]]:
+    recordings = examples.recordings
+    assert recordings is not None
+    if recordings.clips is not None:
+        assert recordings.rate is not None
+        source_rate = recordings.rate
+        return [resample(from_int16(clip), source_rate, rate) for clip in recordings.clips]
+    files = recordings.files
+    assert files is not None
+    done, failed = in_parallel(
+        lambda row: decode(files[row], rate)[0], examples.names, range(len(files))
+    )
+    if failed:
+        first = next(iter(failed.values()))
+        raise ValueError(f"'{first.path}' for '+background' {first.reason}; remove or repair it")
+    return [from_int16(done[row]) for row in range(len(files))]
