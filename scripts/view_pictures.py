@@ -23,7 +23,7 @@ from widefield.data.plant import plant
 from widefield.data.planted import Shapes
 from widefield.train.adversary import loss_gradients
 from widefield.train.build import DataInfo, build
-from widefield.train.distributed import Compute
+from widefield.train.compute import Compute
 from widefield.train.state import TrainState
 from widefield.train.step import TrainStep
 from widefield.views import VIEWS, AugmentContext, build_views

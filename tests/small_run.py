@@ -10,7 +10,7 @@ from widefield.config.recipes import make_recipe
 from widefield.core.hardware import choose_precision
 from widefield.core.types import WHOLE, Batch, Shard
 from widefield.train.build import DataInfo, build
-from widefield.train.distributed import Compute
+from widefield.train.compute import Compute
 from widefield.train.step import TrainStep
 
 EXAMPLES, STEPS = 12, 24

@@ -25,7 +25,7 @@ from widefield.encoders import Encoder, EncoderSettings
 from widefield.head import DiskStorage, MemoryStorage, RowState, Storage
 from widefield.methods import DietConfig, RowContrastConfig
 from widefield.train.build import DataInfo, build
-from widefield.train.distributed import Compute
+from widefield.train.distributed import single_process
 from widefield.train.step import TrainStep
 
 from .command import Result, command
@@ -129,7 +129,7 @@ class _Run:
             head.storage.prefetch(order)
         pixels = torch.rand(recipe.batch_size, 3, size, size, device=device)
         self.batches = (Batch(x=pixels, index=index) for index in order)
-        self.train_step = TrainStep(self.state, compute=Compute.alone(device))
+        self.train_step = TrainStep(self.state, compute=single_process(device))
         for _ in range(_WARM_UP):
             self.step()
         self.seconds.clear()

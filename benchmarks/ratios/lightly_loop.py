@@ -18,7 +18,7 @@ from widefield.config.recipes import make_recipe
 from widefield.core.hardware import choose_device
 from widefield.data import Loader, open_dataset
 from widefield.encoders import build_encoder
-from widefield.train.distributed import Compute
+from widefield.train.distributed import single_process
 
 from .command import Result, command
 from .step import bare_step, method_step
@@ -91,7 +91,7 @@ def lightly_step(
     from lightly.loss import NTXentLoss
     from lightly.models.modules import SimCLRProjectionHead
 
-    compute = Compute.alone(device)
+    compute = single_process(device)
     backbone = build_encoder(encoder, image_size=images.shape[1], seed=0).to(device)
     head = SimCLRProjectionHead(backbone.dim, 512, 128).to(device)
     criterion, batches = NTXentLoss(), lightly_views(images, batch_size)

@@ -28,7 +28,7 @@ from widefield.encoders import Encoder, EncoderSettings, build_encoder
 from widefield.head import PerExampleHead, RowState
 from widefield.methods import METHODS
 from widefield.train.build import DataInfo, build, check_view_policy
-from widefield.train.distributed import Compute
+from widefield.train.distributed import single_process
 from widefield.train.step import TrainStep
 
 from .command import Result, command
@@ -98,7 +98,7 @@ def _fresh_encoder(name: str, loader: Loader, device: torch.device) -> Encoder:
 
 def bare_step(name: str, loader: Loader, device: torch.device) -> Callable[[], None]:
     """Return a step of the encoder alone: forward, backward and AdamW on a ready batch."""
-    compute = Compute.alone(device)
+    compute = single_process(device)
     encoder = _fresh_encoder(name, loader, device)
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3, fused=True)
     x = next(iter(loader.epoch(0))).x
@@ -134,7 +134,7 @@ def method_step(
     check_view_policy(state.views, state.method, dataset, recipe.views.names)
     for head in state.heads:
         _visit_every_row(head, loader.steps_per_epoch)
-    train_step, batches = TrainStep(state, compute=Compute.alone(device)), _endless(loader)
+    train_step, batches = TrainStep(state, compute=single_process(device)), _endless(loader)
 
     def step() -> None:
         train_step(next(batches))

@@ -24,7 +24,7 @@ from widefield.methods import METHODS
 from widefield.methods.base import Method
 from widefield.probes import extract, score
 from widefield.train.build import DataInfo, build
-from widefield.train.distributed import Compute
+from widefield.train.compute import Compute
 from widefield.train.recover import train_to_predict
 from widefield.train.step import TrainStep
 from widefield.views import VIEWS, AugmentContext, ViewSettings, build_views

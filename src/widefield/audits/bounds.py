@@ -41,7 +41,7 @@ from widefield.probes.label_free import FeatureFunction
 from widefield.probes.target_scores import MEASURES, mean_floor, probe_targets
 from widefield.probes.wide import has_stages_for, wide_or_none
 from widefield.train.build import DataInfo, build
-from widefield.train.distributed import Compute
+from widefield.train.distributed import single_process
 from widefield.train.loop import Trainer
 from widefield.train.threads import fastest_for, limited_threads
 
@@ -409,7 +409,7 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
     info = RunContext.of(dataset, device=device, feature_dim=feature_dim)
     recipe, _ = resolve("default", settings, info)
     state = build(recipe, DataInfo.of(dataset), device=device, encoder=encoder)
-    trainer = Trainer(state, compute=Compute.alone(device), loader=loader)
+    trainer = Trainer(state, compute=single_process(device), loader=loader)
     with limited_threads(fastest_for(encoder, image_batch(dataset.images[:batch_size], device))):
         trainer.fit(epochs, on_step=lambda metrics: None, on_epoch=lambda metrics: None)
     return encoder.eval()

@@ -101,6 +101,7 @@ class HeadMethod(Method):
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the first view against the rows of the batch, and the second view."""
+        self.head.frozen = self.frozen
         z, second = self.projector(encoder(views[0])), None
         if len(views) > 1:
             with torch.no_grad():

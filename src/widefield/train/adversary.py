@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, contextmanager
 import torch
 from torch import Tensor, nn
 
-from widefield.head.per_example_head import PerExampleHead
 from widefield.methods.base import Method
 from widefield.views.base import Augmentation, trained_parameters
 
@@ -53,18 +52,18 @@ def frozen_state(model: nn.Module) -> Iterator[None]:
         (tensor([0., 0.]), True)
     """
     trained = [p for p in model.parameters() if p.requires_grad]
-    parts = [part for part in model.modules() if isinstance(part, Method | PerExampleHead)]
-    was_frozen = [part.frozen for part in parts]  # contexts may be nested
+    methods = [part for part in model.modules() if isinstance(part, Method)]
+    was_frozen = [method.frozen for method in methods]  # contexts may be nested
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     for p in trained:
         p.requires_grad_(False)
-    for part in parts:
-        part.frozen = True
+    for method in methods:
+        method.frozen = True
     try:
         yield
     finally:
-        for part, before in zip(parts, was_frozen, strict=True):
-            part.frozen = before
+        for method, before in zip(methods, was_frozen, strict=True):
+            method.frozen = before
         for p in trained:
             p.requires_grad_(True)
         # Restored last, because the backward pass may need a buffer.

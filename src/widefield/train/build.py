@@ -25,9 +25,9 @@ from widefield.methods.target import target_networks
 from widefield.train.adversary import build_adversary
 from widefield.train.conv_bf16_workaround import zero_padding_gradients
 from widefield.train.manifest import Growth
+from widefield.train.model import PretrainModel
 from widefield.train.optim import build_optimizer, freeze_init, learning_rates
 from widefield.train.state import TrainState
-from widefield.train.step import PretrainModel
 from widefield.train.sync_batch_norm import synchronize_batch_norm
 from widefield.views.base import Augmentation
 

@@ -1,71 +1,22 @@
-"""The device and precision of a step, and the processes of one run, as started by torchrun."""
+"""The processes of one run, as started by torchrun."""
 
 import atexit
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
 import torch
-from torch import Tensor, distributed, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor, distributed
 
 from widefield.core.hardware import choose_precision
 from widefield.core.types import Precision, Shard
+from widefield.train.compute import Compute
 
 _TIMEOUT = timedelta(minutes=10)  # after which a rank counts as failed
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Compute:
-    """The device and precision of a step.
-
-    Args:
-        device: of weights and batches.
-        precision: arithmetic of the forward pass; weights and gradients stay float32.
-        world: processes that take the step together; gradients are their means.
-
-    Example:
-        >>> compute = Compute(torch.device("cpu"), "bf16-mixed")
-        >>> with compute.autocast():
-        ...     torch.ones(2, 2) @ torch.ones(2, 2)
-        tensor([[2., 2.],
-                [2., 2.]], dtype=torch.bfloat16)
-    """
-
-    device: torch.device
-    precision: Precision
-    world: int = 1
-
-    @classmethod
-    def alone(cls, device: torch.device) -> "Compute":
-        """Return the settings of one process on `device`, with its precision `auto`."""
-        return cls(device, choose_precision("auto", device))
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether the forward pass computes in bfloat16."""
-        return self.precision == "bf16-mixed"
-
-    def autocast(self) -> torch.autocast:
-        """Context of a forward pass."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.is_mixed)
-
-    def wrap(self, module: nn.Module) -> nn.Module:
-        """Return `module` with gradients averaged over the processes."""
-        if self.world == 1:
-            return module
-        return DistributedDataParallel(
-            module, device_ids=None if self.device.type == "cpu" else [self.device]
-        )
-
-    def cast(self, views: list[Tensor]) -> list[Tensor]:
-        """Return the views in the type that the forward pass computes in."""
-        return [view.bfloat16() for view in views] if self.is_mixed else views
 
 
 class DistributedContext:
@@ -157,6 +108,11 @@ class DistributedContext:
                 f"or did not answer for {_TIMEOUT.seconds // 60} minutes: see what that one says, "
                 "and start all of them again with --resume"
             ) from error
+
+
+def single_process(device: torch.device) -> Compute:
+    """Return the settings of one process on `device`, with its precision `auto`."""
+    return Compute(device, choose_precision("auto", device))
 
 
 def _join_processes(device: torch.device) -> None:

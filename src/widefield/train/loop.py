@@ -3,14 +3,17 @@
 import math
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from widefield.data import Loader
-from widefield.train.distributed import Compute
+from widefield.train.compute import Compute
 from widefield.train.state import TrainState
 from widefield.train.step import StepMetrics, TrainStep
+
+if TYPE_CHECKING:
+    from widefield.data import Loader
 
 OnStep = Callable[[StepMetrics], None]
 
@@ -18,7 +21,7 @@ OnStep = Callable[[StepMetrics], None]
 class Trainer:
     """Trains a state, in place, on the batches of a loader."""
 
-    def __init__(self, state: TrainState, *, compute: Compute, loader: Loader) -> None:
+    def __init__(self, state: TrainState, *, compute: Compute, loader: "Loader") -> None:
         self.state, self.compute, self.loader = state, compute, loader
         self.step = TrainStep(state, compute=compute)
 

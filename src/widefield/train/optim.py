@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from widefield.config.recipe import Recipe, Schedule
 from widefield.encoders import layer_names
-from widefield.train.step import PretrainModel
+from widefield.train.model import PretrainModel
 
 _MOMENTUM = 0.9
 NORM_LAYERS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)

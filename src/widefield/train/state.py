@@ -8,7 +8,7 @@ from torch import Generator, Tensor, nn
 
 from widefield.head.per_example_head import PerExampleHead
 from widefield.methods.base import Method
-from widefield.train.step import PretrainModel
+from widefield.train.model import PretrainModel
 from widefield.views.base import Augmentation
 
 

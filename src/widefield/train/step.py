@@ -4,27 +4,19 @@ Views with parameters are trained adversarially: after the encoder's step they t
 increases the loss of new views.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from widefield.core.micro_batch import MicroBatched
-from widefield.core.types import Batch, Loss
-from widefield.methods.base import Method
-from widefield.methods.target import target_networks
+from widefield.core.types import Batch
 from widefield.train.adversary import frozen_state, loss_gradients
-from widefield.train.compiled import CompiledEncoder
-from widefield.train.distributed import Compute
+from widefield.train.compute import Compute
 from widefield.views.base import AugmentContext
 
 if TYPE_CHECKING:
-    from widefield.config.recipe import CompileMode
     from widefield.train.state import TrainState
 
 
@@ -50,61 +42,6 @@ class StepMetrics:
         """Return mean loss and parts; waits for the device."""
         count = self.sums["count"].item()
         return {k: float(v) / count for k, v in self.sums.items() if k != "count"}
-
-
-class PretrainModel(nn.Module):
-    """Encoder and method as one module, which is wrapped once for distributed training.
-
-    Args:
-        encoder: x[B, C, H, W] -> h[B, D].
-        method: computes the loss.
-        frozen_modules: modules of the encoder that stay in eval mode.
-        micro_batch: examples that are encoded at a time; None for the whole batch.
-        compile: how the encoder and target networks are compiled.
-    """
-
-    def __init__(
-        self,
-        encoder: nn.Module,
-        method: Method,
-        frozen_modules: Sequence[nn.Module] = (),
-        micro_batch: int | None = None,
-        compile: "CompileMode" = "none",
-    ) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.method = method
-        self.frozen_modules = tuple(frozen_modules)
-        self.micro_batch, self.compile_mode = micro_batch, compile
-        self._seen = (self._wrapped(encoder),)  # a tuple: the state dict has the weights once
-        for target in target_networks(method):
-            target.encode_by(self._wrapped)
-
-    def _wrapped(self, encoder: nn.Module) -> nn.Module:
-        """Return a module of the same features, which encodes as the settings say."""
-        if self.compile_mode != "none":
-            encoder = CompiledEncoder(encoder, mode=self.compile_mode)
-        if self.micro_batch is not None:
-            encoder = MicroBatched(encoder, max_size=self.micro_batch)
-        return encoder
-
-    def train(self, mode: bool = True) -> Self:
-        """Set the mode of all modules except the frozen ones."""
-        super().train(mode)
-        for module in self.frozen_modules:
-            module.eval()
-        return self
-
-    def forward(
-        self, views: list[Tensor], index: Tensor | NDArray[np.int64]
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of a batch and its named parts."""
-        (encoder,) = self._seen
-        if self.compile_mode == "reduce-overhead":
-            # Features of the step before are overwritten from here on.
-            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-        loss: Loss = self.method(encoder, views, torch.as_tensor(index))
-        return loss.total, loss.parts
 
 
 class TrainStep:

@@ -17,7 +17,7 @@ from widefield.core.published import PUBLISHED_DEVICES, PublishedDevice
 from widefield.core.types import Batch, Part, as_size, parse_size
 from widefield.data import steps_per_epoch
 from widefield.train.build import DataInfo, build
-from widefield.train.distributed import Compute
+from widefield.train.compute import Compute
 from widefield.train.state import TrainState
 from widefield.train.step import TrainStep
 from widefield.workflows.planned import (
