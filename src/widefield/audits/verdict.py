@@ -22,13 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.probes.floors import FLOORS
-from widefield.probes.grouped import GroupIds, share_interval
+from widefield.probes.folds import GroupIds
 from widefield.probes.paired import (
     PairedDifference,
     bootstrap_means,
     interval,
     paired_difference,
     percent,
+    share_interval,
 )
 from widefield.probes.verdicts import (
     MIN_GAP,

@@ -35,8 +35,7 @@ from widefield.inference.run_views import run_views
 from widefield.inference.splits import TrainTest
 from widefield.probes import Pixels, fit_linear
 from widefield.probes.features import features, image_batch
-from widefield.probes.grouped import share_interval
-from widefield.probes.paired import PairedDifference, paired_difference, percent
+from widefield.probes.paired import PairedDifference, paired_difference, percent, share_interval
 from widefield.probes.verdicts import LEARNED, MIN_GAP, WEAKENED
 from widefield.report import Bars
 from widefield.views import VIEWS, Augmentation, ImageAugmentation, ViewSettings, view_components

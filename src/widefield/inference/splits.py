@@ -21,7 +21,7 @@ from widefield.data.select import balanced_subset
 from widefield.data.source import Data
 from widefield.data.spec import BUILT_IN, MEMORY, parse, spec_text
 from widefield.inference.features import FeatureExtractor, images_progress
-from widefield.probes.grouped import SplitGroups
+from widefield.probes.folds import SplitGroups
 from widefield.train.run_dir import RunFolder
 
 _TEST_SHARE = 0.2

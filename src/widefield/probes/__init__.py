@@ -8,7 +8,7 @@ from widefield.core.types import Score
 from widefield.probes.features import Pixels as Pixels
 from widefield.probes.features import extract as extract
 from widefield.probes.features import pixels as pixels
-from widefield.probes.grouped import SplitGroups
+from widefield.probes.folds import SplitGroups
 from widefield.probes.knn import knn as knn
 from widefield.probes.linear import LinearResult as LinearResult
 from widefield.probes.linear import fit_linear as fit_linear

@@ -27,7 +27,7 @@ from widefield.metrics import FeatureState, health, linear_cka
 from widefield.probes.cross_fit import ClassIds, CrossFit, cross_fit
 from widefield.probes.data_statistics import also_with_data_statistics
 from widefield.probes.features import extract, pixels
-from widefield.probes.grouped import GroupIds, share_interval
+from widefield.probes.folds import GroupIds
 from widefield.probes.label_free import (
     FeatureFunction,
     Images,
@@ -44,7 +44,7 @@ from widefield.probes.near_copies import (
     copy_groups,
     thumbnails,
 )
-from widefield.probes.paired import PairedDifference, paired_difference, percent
+from widefield.probes.paired import PairedDifference, paired_difference, percent, share_interval
 from widefield.probes.verdicts import (
     ComparisonVerdict,
     Judgement,

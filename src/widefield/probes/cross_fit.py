@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from widefield.metrics import nearest_neighbors
-from widefield.probes.grouped import GroupIds, group_folds, groups_of_class, smallest_class
+from widefield.probes.folds import GroupIds, group_folds, groups_of_class, smallest_class
 from widefield.probes.linear import fit_linear
 
 FOLDS = 3

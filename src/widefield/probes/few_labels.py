@@ -28,7 +28,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from widefield.probes.grouped import group_folds, groups_of_class, smallest_class
+from widefield.probes.folds import group_folds, groups_of_class, smallest_class
 from widefield.probes.linear import L2_GRID
 
 _FOLDS = 5

@@ -18,7 +18,7 @@ from widefield.core.types import Inputs
 from widefield.metrics import view_agreement, whitened
 from widefield.probes.cross_fit import FOLDS, NEIGHBORS, fold_hits
 from widefield.probes.features import image_batch
-from widefield.probes.grouped import GroupIds, group_folds
+from widefield.probes.folds import GroupIds, group_folds
 from widefield.views import build_views
 
 FeatureFunction = Callable[[Inputs], Tensor]

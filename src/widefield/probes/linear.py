@@ -25,8 +25,9 @@ from torch import Tensor
 from widefield.core.scale import power_of_two
 from widefield.probes.checks import check_classes, check_rows
 from widefield.probes.design import DenseDesign, DesignMatrix, RotatedDesign, standardized
-from widefield.probes.grouped import GroupIds, SplitGroups, group_folds, share_interval
+from widefield.probes.folds import GroupIds, SplitGroups, group_folds
 from widefield.probes.lbfgs import Problems, minimize
+from widefield.probes.paired import share_interval
 
 L2_GRID = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 _SCALES = (10.0, 0.1, 0.0)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from widefield.core.types import Score
-from widefield.probes.grouped import SplitGroups
+from widefield.probes.folds import SplitGroups
 from widefield.probes.scores import score_predictions
 
 

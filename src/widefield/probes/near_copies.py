@@ -25,7 +25,7 @@ from torch.nn import functional
 from widefield.metrics import neighbor_graph
 from widefield.metrics.groups import COPY
 from widefield.probes.features import pixels
-from widefield.probes.grouped import GroupIds
+from widefield.probes.folds import GroupIds
 
 MAX_POOLED = 5000
 """Largest number of examples whose groups of near-copies are searched for."""

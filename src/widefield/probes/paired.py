@@ -1,4 +1,6 @@
-"""Paired differences of scores on the same examples, with a percentile bootstrap.
+"""Intervals of scores, and of their paired differences on the same examples.
+
+The interval of a share of hits is Wilson's, and that of a difference a percentile bootstrap.
 
 Efron and Tibshirani (1993), "An Introduction to the Bootstrap", chapter 13: examples are sampled
 with replacement, and the 95 % interval runs from the 2.5 % to the 97.5 % quantile of the means.
@@ -9,17 +11,85 @@ small for few groups: deviations are multiplied by sqrt(G / (G - 1)) t / z, wher
 quantile with G - 1 degrees of freedom and z the normal one.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
-from widefield.probes.grouped import GroupIds, small_sample_factor
+from widefield.probes.folds import GroupIds
 
 ScoreVerdict = Literal["higher", "lower", "no significant difference"]
 
 RESAMPLES = 1000
+QUANTILE = 1.959964
+"""The normal quantile at 0.975."""
+
+
+def wilson(hits: float, trials: float) -> tuple[float, float]:
+    """Return the 95 % interval of a proportion (Wilson 1927), in [0, 1] even at 0 and 1.
+
+    Example:
+        >>> [round(end, 3) for end in wilson(10, 10)]
+        [0.722, 1.0]
+    """
+    share, spread = hits / trials, QUANTILE * QUANTILE / trials
+    center = (share + spread / 2) / (1 + spread)
+    half = math.sqrt(share * (1 - share) * spread + spread * spread / 4) / (1 + spread)
+    # The share itself must be inside despite rounding.
+    return min(share, max(0.0, center - half)), max(share, min(1.0, center + half))
+
+
+def share_interval(hits: NDArray[np.bool_], groups: GroupIds | None = None) -> tuple[float, float]:
+    """Return the 95 % interval of the share of hits [n], clustered by `groups`.
+
+    It is Wilson's interval for the effective number of examples, with G groups of m_g examples and
+    h_g hits, p the share of hits, and t the quantile of Student's distribution with G - 1 degrees
+    of freedom, which replaces that of the normal, z (Korn and Graubard 1998; Dean and Pagano 2015):
+
+        1 / n_eff = (t / z)^2 [(1 - w) v / (p (1 - p)) + w sum_g m_g^2 / n^2],
+        v = G / (G - 1)  sum_g (h_g - p m_g)^2 / n^2,    w = 1 / (1 + 2 p (1 - p) G),
+
+    and n_eff is n at most. Few groups, or few errors, tell little of how alike the hits of a group
+    are: the weight w is that of hits that are equal within each. With one group the interval is
+    [0, 1].
+
+    Example:
+        >>> hits = np.arange(80) < 40
+        >>> [round(end, 2) for end in share_interval(hits)]
+        [0.39, 0.61]
+        >>> [round(end, 2) for end in share_interval(hits, np.arange(80) // 8)]
+        [0.2, 0.8]
+    """
+    n, share = len(hits), float(hits.mean())
+    if groups is None:
+        return wilson(int(hits.sum()), n)
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    count = len(sizes)
+    if count == 1:
+        return 0.0, 1.0
+    deviation = np.bincount(group, hits) - share * sizes
+    variance, binary = (
+        count / (count - 1) * float(deviation @ deviation) / n**2,
+        share * (1 - share),
+    )
+    weight = 1 / (1 + 2 * binary * count)
+    measured = variance / binary if binary else 0.0
+    inverse = (1 - weight) * measured + weight * float(sizes @ sizes) / n**2
+    effective = min(n, 1 / (inverse * small_sample_factor(count) ** 2))
+    return wilson(share * effective, effective)
+
+
+def small_sample_factor(groups: int) -> float:
+    """Return the quantile of Student's distribution for so many groups over the normal one.
+
+    Example:
+        >>> round(small_sample_factor(6), 2)
+        1.31
+    """
+    return float(stdtrit(groups - 1, 0.975)) / QUANTILE
 
 
 @dataclass(frozen=True, kw_only=True)

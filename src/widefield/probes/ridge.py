@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.probes.checks import check_features
-from widefield.probes.grouped import GroupIds, group_folds
+from widefield.probes.folds import GroupIds, group_folds
 
 RIDGE_GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
 _SCALES = (1.0, 10.0, 0.1, 0.0)

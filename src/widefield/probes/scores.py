@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from widefield.core.types import Score
-from widefield.probes.grouped import GroupIds, share_interval
+from widefield.probes.folds import GroupIds
+from widefield.probes.paired import share_interval
 
 
 def score_predictions(

@@ -16,7 +16,7 @@ from widefield.core.modes import eval_mode
 from widefield.core.types import Inputs, Precision, Score
 from widefield.probes.checks import check_classes, check_rows
 from widefield.probes.features import extract, features
-from widefield.probes.grouped import SplitGroups
+from widefield.probes.folds import SplitGroups
 from widefield.probes.knn import knn
 from widefield.probes.scores import score_predictions
 

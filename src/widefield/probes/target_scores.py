@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.data.targets import Target, TargetKind
-from widefield.probes.grouped import GroupIds, SplitGroups
+from widefield.probes.folds import GroupIds, SplitGroups
 from widefield.probes.paired import bootstrap_means, interval
 from widefield.probes.ridge import fit_ridge
 

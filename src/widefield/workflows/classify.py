@@ -20,7 +20,7 @@ from widefield.inference.features import FeatureExtractor, FeatureKind, send_not
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import own_group
 from widefield.probes.few_labels import FewLabels, fit_few_labels
-from widefield.probes.grouped import GroupIds, share_interval
+from widefield.probes.folds import GroupIds
 from widefield.probes.near_copies import (
     COPIES_SHARE,
     MAX_POOLED,
@@ -28,7 +28,7 @@ from widefield.probes.near_copies import (
     copy_groups,
     thumbnails,
 )
-from widefield.probes.paired import paired_difference
+from widefield.probes.paired import paired_difference, share_interval
 from widefield.probes.suggest import suggest as suggest_rows
 from widefield.report import write_page
 from widefield.workflows.classify_floors import floor_features

@@ -14,7 +14,7 @@ from widefield.data import Dataset
 from widefield.data.targets import Target
 from widefield.inference.features import FeatureExtractor
 from widefield.probes.few_labels import fit_few_labels
-from widefield.probes.grouped import GroupIds
+from widefield.probes.folds import GroupIds
 from widefield.probes.paired import PairedDifference, paired_difference
 from widefield.probes.ridge import fit_ridge
 from widefield.probes.target_scores import MEASURES, TargetScore, score_target

@@ -6,7 +6,7 @@ from scipy.stats import binom
 
 from widefield.audits.verdict import ProbeResult, TaskAudit
 from widefield.audits.verdict import audit_task as judged
-from widefield.probes.grouped import wilson
+from widefield.probes.paired import wilson
 from widefield.probes.verdicts import EASY, LEARNED, MIN_GAP, WEAKENED, name_share
 
 

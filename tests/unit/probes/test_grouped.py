@@ -8,14 +8,9 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 
 from widefield.probes.few_labels import fit_few_labels
-from widefield.probes.grouped import (
-    group_folds,
-    groups_of_class,
-    share_interval,
-    smallest_class,
-    wilson,
-)
+from widefield.probes.folds import group_folds, groups_of_class, smallest_class
 from widefield.probes.linear import _stratified_fifth, fit_linear
+from widefield.probes.paired import share_interval, wilson
 from widefield.probes.suggest import suggest
 
 

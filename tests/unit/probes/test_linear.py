@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from widefield.probes import LinearResult, fit_linear
-from widefield.probes.grouped import wilson
 from widefield.probes.linear import L2_GRID, _stratified_fifth
+from widefield.probes.paired import wilson
 
 
 def problem(

@@ -1,0 +1,204 @@
+"""The outcome of a probe on test examples: one number for each, whose mean is the score.
+
+Of classes it is whether the prediction is right. The other measures are R^2 = 1 - S / V, with S the
+mean squared error and V the variance of the numbers, and the average precision of a label, the mean
+over the examples with it of the share with it among those that are ranked as high (Zhu 2004).
+Neither is a mean over examples. As functions m(w) of weights w of the n examples they are replaced
+by their expansion at w = 1,
+
+    v_i = m + n dm/dw_i,    mean v = m    (infinitesimal jackknife, Jaeckel 1972, Efron 1982),
+
+so that the paired bootstrap of means, and that of groups, applies to them too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widefield.data.targets import Target, TargetKind
+from widefield.probes.folds import GroupIds
+from widefield.probes.paired import (
+    PairedDifference,
+    bootstrap_means,
+    interval,
+    paired_difference,
+    share_interval,
+)
+
+_Floats = NDArray[np.float64]
+
+Measure = Literal[
+    "accuracy", "R2", "mean average precision", "average precision", "mean absolute error"
+]
+MEASURES: Mapping[TargetKind, Measure] = {"number": "R2", "labels": "mean average precision"}
+"""Kind of target -> its measure."""
+_RANGES: Mapping[Measure, tuple[float, float]] = {
+    "accuracy": (0, 1),
+    "R2": (-np.inf, 1),
+    "mean average precision": (0, 1),
+    "average precision": (0, 1),
+    "mean absolute error": (0, np.inf),
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """The outcome of one probe, of classes, of a number or of several labels.
+
+    Example:
+        >>> half, most = (Outcome(values=np.arange(80) < count) for count in (40, 70))
+        >>> half.value, [round(end, 2) for end in half.interval], most.minus(half).verdict
+        (0.5, [0.39, 0.61], 'higher')
+    """
+
+    values: NDArray[Any]
+    """One number for each test example, [n]: bool for an accuracy, otherwise float64."""
+    groups: GroupIds | None = None
+    """Group of each test example, [n]; intervals are clustered by them."""
+    measure: Measure = "accuracy"
+    """What the mean of `values` is."""
+    parts: Mapping[str, "Outcome"] = field(default_factory=dict)
+    """Class -> outcome on its test examples, label -> its average precision, or the mean absolute
+    error of a number."""
+    chance: float | None = None
+    """Of an average precision: that by chance, the share of the test examples with the label."""
+    knn: float | None = None
+    """Accuracy of the k-nearest-neighbor vote on the same features, if there is one."""
+    l2: tuple[float, ...] = ()
+    """Penalty chosen for the probe: one, or one for each label."""
+    train_examples: int = 0
+    """Number of examples that the probe was fitted on."""
+
+    def __len__(self) -> int:
+        """Number of test examples n."""
+        return len(self.values)
+
+    @property
+    def value(self) -> float:
+        """The score; NaN without test examples."""
+        return float(self.values.mean()) if len(self.values) else np.nan
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """The ends of the 95 % interval of `value`: Wilson's, or that of the bootstrap."""
+        if self.values.dtype == np.bool_:
+            return share_interval(self.values, self.groups)
+        least, most = _RANGES[self.measure]
+        if self.groups is not None and len(np.unique(self.groups)) < 2:
+            return least, most  # of a single group it is not known
+        (means,) = bootstrap_means(self.values, groups=self.groups, seed=0)
+        low, high = np.clip(interval(means), least, most)
+        return min(float(low), self.value), max(float(high), self.value)
+
+    @property
+    def balanced(self) -> float:
+        """Mean of the parts with test examples: of classes, the accuracy for equal sizes."""
+        return float(np.mean([part.value for part in self.parts.values() if len(part)]))
+
+    def minus(self, other: "Outcome", *, seed: int = 0) -> PairedDifference:
+        """Return the difference of this outcome from another one on the same test examples."""
+        return paired_difference(other.values, self.values, groups=self.groups, seed=seed)
+
+    def estimate(self) -> list[float]:
+        """Return the value and the ends of its interval."""
+        return [self.value, *self.interval]
+
+
+def class_outcome(
+    predicted: NDArray[np.int64],
+    truth: NDArray[np.int64],
+    names: Sequence[str],
+    *,
+    groups: GroupIds | None = None,
+) -> Outcome:
+    """Return the outcome of predicted class ids [n], with the parts of the classes `names`.
+
+    Example:
+        >>> found = class_outcome(np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1]), ("a", "b"))
+        >>> found.value, found.parts["b"].value, round(found.balanced, 2)
+        (0.75, 1.0, 0.83)
+    """
+    hits = predicted == truth
+    order = np.argsort(truth, kind="stable")
+    ends = np.cumsum(np.bincount(truth, minlength=len(names)))
+    rows = np.split(order, ends[:-1])
+    parts = {
+        name: Outcome(values=hits[own], groups=None if groups is None else groups[own])
+        for name, own in zip(names, rows, strict=True)
+    }
+    return Outcome(values=hits, groups=groups, parts=parts)
+
+
+def target_outcome(
+    target: Target, predicted: _Floats, *, groups: GroupIds | None = None
+) -> Outcome:
+    """Return the outcome of predictions [n, L] of a number or of L labels, with its parts.
+
+    Example:
+        >>> y = np.arange(50.0)[:, None]
+        >>> target_outcome(Target(values=y), y).estimate()
+        [1.0, 1.0, 1.0]
+    """
+    y = target.values
+    if target.kind == "number":
+        error = Outcome(
+            values=np.abs(y - predicted)[:, 0], groups=groups, measure="mean absolute error"
+        )
+        values = r2_values(y[:, 0], predicted[:, 0])
+        parts = {"mean absolute error": error}
+        return Outcome(values=values, groups=groups, measure="R2", parts=parts)
+    parts = {
+        label: Outcome(
+            values=average_precision_values(has > 0, p),
+            groups=groups,
+            measure="average precision",
+            chance=float(has.mean()),
+        )
+        for label, has, p in zip(target.labels, y.T, predicted.T, strict=True)
+    }
+    values = np.mean([part.values for part in parts.values()], axis=0)
+    return Outcome(values=values, groups=groups, measure="mean average precision", parts=parts)
+
+
+def r2_values(y: _Floats, predicted: _Floats) -> _Floats:
+    """Return the expansion of R^2 by example, [n], of numbers y [n] and their predictions.
+
+    Example:
+        >>> y = np.array([0.0, 1.0, 2.0, 3.0])
+        >>> round(float(r2_values(y, y + 0.5).mean()), 2)
+        0.8
+    """
+    squared, deviation = (y - predicted) ** 2, (y - y.mean()) ** 2
+    error, variance = squared.mean(), deviation.mean()
+    # R^2 = 1 - S / V, so that n dR^2/dw_i = -(e_i^2 - S) / V + S / V^2 (d_i^2 - V)
+    change = -(squared - error) / variance + error / variance**2 * (deviation - variance)
+    values: _Floats = 1 - error / variance + change
+    return values
+
+
+def average_precision_values(has_label: NDArray[np.bool_], scores: _Floats) -> _Floats:
+    """Return the expansion of the average precision by example, [n], of predictions `scores` [n].
+
+    Equal scores are one rank.
+
+    Example:
+        >>> has_label = np.array([True, False, True, False])
+        >>> round(float(average_precision_values(has_label, np.arange(4.0)[::-1]).mean()), 3)
+        0.833
+    """
+    _, rank = np.unique(scores, return_inverse=True)  # 0 is the lowest score
+    with_label, without = (np.bincount(rank, x) for x in (has_label, ~has_label))
+    right, wrong = (x[::-1].cumsum()[::-1] for x in (with_label, without))  # ranked as high
+    above = np.maximum(right + wrong, 1)
+    precision, count = right / above, has_label.sum()
+    average = (with_label @ precision) / count
+    # Weight on an example changes the precision at all examples with the label below it.
+    gain = np.cumsum(with_label * wrong / above**2)
+    loss = np.cumsum(with_label * right / above**2)
+    change = np.where(has_label, precision[rank] + gain[rank] - average, -loss[rank])
+    values: _Floats = average + len(scores) * change / count
+    return values
