@@ -17,10 +17,11 @@ from sklearn.model_selection import KFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
+from studies.maximize import activation_maximization, color_axes
 from studies.study import Measured, percent
 from studies.trained import Trained, accuracies, scores
 from widefield.data import Dataset
-from widefield.metrics import activation_maximization, color_axes, firing_rates, tsne_map
+from widefield.metrics import firing_rates, tsne_map
 from widefield.probes import extract
 from widefield.probes.features import image_batch
 

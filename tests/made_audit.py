@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from widefield.audits.pictures import ImageMap, ImageRow
-from widefield.audits.planting import PlantAudit, TrainAudit
+from widefield.audits.planting import PlantAudit
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit, packed
 from widefield.probes import pixels
@@ -66,7 +66,6 @@ def audited(settings: dict[str, Any] | None = None, **learned: float | None) -> 
         examples=(10, 10),
         tasks={name: task(name, share) for name, share in learned.items()},
         plants={},
-        trained=(),
         explanations={},
         wide_probe="widefield probe run --features wide",
         compared={},
@@ -81,7 +80,6 @@ def audited(settings: dict[str, Any] | None = None, **learned: float | None) -> 
         firing={},
         spectrum=(1.0,),
         neighbors=(),
-        preferred=(),
         map=None,
         report=None,
     )
@@ -107,16 +105,6 @@ def whole(text: str = "plain") -> Audit:
                 neighbors_by_chance=0.1,
             )
         },
-        trained=(
-            TrainAudit(
-                plant=text,
-                method=text,
-                epochs=2,
-                without=tasks,
-                planted=tasks,
-                neighbors_shared=0.25,
-            ),
-        ),
         explanations={},
         wide_probe=f"widefield probe {text}",
         compared={"other": {text: task(text, 0.8)}},
@@ -131,7 +119,6 @@ def whole(text: str = "plain") -> Audit:
         firing={"act1": 0.25, "act2": 2 / 3},
         spectrum=(1.0, 0.5, 0.125),
         neighbors=(row,),
-        preferred=(row, row),
         map=ImageMap(
             task=text,
             places=((0.0, 1.5), (2.25, -3.0), (1.0, 1.0), (4.0, 4.0)),

@@ -29,7 +29,6 @@ TASK_KEYS = {"learned", "verdict", "floor", "floor_of", "ceiling", "accuracy", "
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "CEILING_STEPS", 12)
-    monkeypatch.setattr(pictures, "STEPS", 4)
 
 
 @pytest.fixture
@@ -124,12 +123,6 @@ def test_scored_images_that_were_fitted_on_are_said(typed: Typed, place: Path) -
     assert [note for note in notes if "occur in the training data of the probe" in note]
 
 
-def test_training_with_plants_needs_plants(typed: Typed, place: Path) -> None:
-    code, _, err = typed("pixels", place / "mine.npz", "--pretrain-with", "simclr")
-    assert code == 2
-    assert "none is planted here: give --plant shapes too" in err
-
-
 def test_the_second_audit_trains_no_ceiling(typed: Typed, place: Path) -> None:
     cache = place / "another-cache"
     words = ("timm:resnet-tiny", place / "mine.npz", "--max-examples", 120, "--cache", cache)
@@ -201,18 +194,6 @@ def test_what_is_planted_is_judged_at_every_checkpoint(place: Path, tmp_path: Pa
     )
     assert [row.keys() for row in found.checkpoints.values()] == [{"shapes"}] * 2
     assert found.checkpoints[2] == found.tasks
-
-
-def test_training_with_and_without_a_plant(
-    typed: Typed, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("widefield.audits.planting.TRAIN_IMAGES", 200)
-    words = ("random", place / "mine.npz", "--max-examples", 120, "--cache", place / "cache")
-    found = answered(typed, *words, "--plant", "shapes", "--pretrain-with", "s-diet")
-    (trained,) = found["trained"]
-    assert (trained["plant"], trained["method"]) == ("shapes", "s-diet")
-    tasks = {"kind", "row", "shapes"}
-    assert trained["without"].keys() == trained["planted"].keys() == tasks
 
 
 def test_the_json_stays_small_and_the_page_gets_a_new_folder(
@@ -305,12 +286,9 @@ def test_what_makes_verdicts_unsure_is_said(place: Path) -> None:
 
 def test_the_pictures_leave_a_module_on_its_device() -> None:
     dataset = open_dataset(images(20))
-    h = torch.from_numpy(dataset.images).flatten(1).float()
     encoder = Elsewhere()
     pictures.mean_activation_rates(encoder, dataset)
     assert encoder.came_back()
-    pictures.preferred_images(encoder, dataset, h, seed=0)
-    assert encoder.moves[2:] == encoder.moves[:2]
 
 
 ONE = np.zeros(40, np.int64)
@@ -351,7 +329,6 @@ def test_a_class_with_one_example_leaves_the_others_judged(typed: Typed, tmp_pat
         ([], "requires an argument"),
         (["random"], "is not a widefield run: give the data"),
         (["random", "photos", "--plant", "shape"], "did you mean 'shapes'"),
-        (["random", "photos", "--pretrain-with", "simclr2"], "did you mean 'simclr'"),
         (["random", "photos", "--all-checkpoints"], "no checkpoints"),
         (["random", "photos", "--out", "r.pdf"], ".html"),
         (["random", "photos", "--out", "empty.safetensors/r.html"], "choose another place"),

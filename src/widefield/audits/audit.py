@@ -29,12 +29,10 @@ from widefield.audits.pictures import (
     neighbor_images,
     neighbor_sounds,
     normalized_spectrum,
-    preferred_images,
 )
 from widefield.audits.planting import (
     GRADES,
     audit_plant,
-    audit_training,
     has_enough_examples,
 )
 from widefield.audits.result import Audit
@@ -59,7 +57,6 @@ from widefield.inference.splits import (
     open_train_test,
     own_group,
 )
-from widefield.methods import METHODS
 from widefield.metrics import describe
 from widefield.probes import comparison
 from widefield.probes.verdicts import NOT_LEARNED
@@ -91,7 +88,6 @@ def audit(
     plant: Sequence[str] = (),
     compare: EncoderSpec | None = None,
     all_checkpoints: bool = False,
-    pretrain_with: str | None = None,
     max_examples: int | None = None,
     image_size: ImageSize | None = None,
     cache: str | Path | None = None,
@@ -133,8 +129,6 @@ def audit(
         compare: another encoder to compare with this one.
         all_checkpoints: audit every checkpoint of the run too, to find out when a feature was
             learned or lost.
-        pretrain_with: also pretrain by this method, without and with each plant, which takes
-            minutes.
         max_examples: fit on a class-balanced first N examples, and score on a quarter as many.
         image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
             default the size of the encoder, or of the data.
@@ -158,10 +152,6 @@ def audit(
         check_writable(Path(cache))
     for name in plant:
         check_name("plant", name, tuple(GRADES))
-    if pretrain_with is not None:
-        check_name("method", pretrain_with, METHODS)
-        if "teacher" in METHODS[pretrain_with]().flat():
-            raise ValueError(f"{pretrain_with} needs a teacher: pretrain with another method")
     table = None if labels is None else read_labels(labels, group=group, targets=True)
     extractor = open_encoder(encoder, features).at_size(image_size)
     folders = _checkpoints(extractor) if all_checkpoints else {}
@@ -188,11 +178,6 @@ def audit(
     notes: tuple[str, ...] = ()
     if not split.tasks and not plant:
         plant, notes = _default_plants(split, seed=seed)
-    if pretrain_with is not None and not plant:
-        raise ValueError(
-            f"--pretrain-with {pretrain_with} is for planted features, and none is planted here: "
-            "give --plant shapes too"
-        )
     notes = (
         *overlap_note(split.test, split.train),
         *(note for each in extractors for note in each.notes),
@@ -237,11 +222,6 @@ def audit(
         explanations=_explain_all(extractor, bounds, verdicts, seed=seed),
         wide_probe=_wide_probe(encoder, data, labels, split),
         plants=plants,
-        trained=tuple(
-            audit_training(extractor, split, name, pretrain_with, options)
-            for name in plant
-            if pretrain_with is not None
-        ),
         compared=compared,
         similarity=similarity,
         comparisons=comparisons,
@@ -259,7 +239,7 @@ def audit(
                     *notes,
                     *extractor.notes,
                     *(() if other is None else other.notes),
-                    *_limits(extractor, split, test_h, trained=pretrain_with is not None),
+                    *_limits(extractor, split, test_h),
                 )
             )
         ),
@@ -270,7 +250,6 @@ def audit(
         firing=mean_activation_rates(network, split.test),
         spectrum=normalized_spectrum(test_h),
         neighbors=neighbor_images(split.test, test_h),
-        preferred=preferred_images(network, split.test, test_h, seed=seed),
         map=image_map(split.test, test_h, seed=seed),
         kind=split.test.kind,
         sounds=neighbor_sounds(split.test, test_h),
@@ -347,13 +326,11 @@ def _audit_checkpoint(
     return tasks
 
 
-def _limits(extractor: FeatureExtractor, data: TrainTest, h: Tensor, *, trained: bool) -> list[str]:
-    """Return what may limit the verdicts; `trained`: also of those after short pretrainings."""
+def _limits(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> list[str]:
+    """Return what may limit the verdicts."""
     notes = []
     if extractor.kind != "pooled":
         notes.append(f"the audited features are the {extractor.kind} ones")
-        if trained:
-            notes.append("those of the short pretrainings are the pooled ones")
     repeated = extractor.features(data.test.subset(slice(64)).inputs)
     first = h[: len(repeated)]
     atol = _TOLERANCE * float(repeated.abs().max())

@@ -57,11 +57,9 @@ def audit_page(result: Audit) -> str:
             *(effects.figure() for effects in result.explanations.values()),
             *_over_training(result),
             *_by_grade(result),
-            *_trained(result),
             _spectrum(result),
             *_activations(result),
             _neighbors(result),
-            *_preferred(result),
             *_map(result),
         ],
         diagnostics=[
@@ -238,27 +236,6 @@ def _by_grade(result: Audit) -> list[Figure]:
     return figures
 
 
-def _trained(result: Audit) -> list[Figure]:
-    return [
-        Bars(
-            title=f"How does {trained.plant} change training?",
-            caption=f"Learned share after {trained.epochs} epochs of {trained.method}, on the "
-            f"{result.kind} as they are and with the plant in each. The plant suppresses a task "
-            "whose share is lower with it.",
-            shares={
-                f"{task}, {name}": tasks[task].learned or 0.0
-                for task in trained.planted
-                for name, tasks in (
-                    ("as they are", trained.without),
-                    ("planted", trained.planted),
-                )
-                if tasks[task].learned is not None
-            },
-        )
-        for trained in result.trained
-    ]
-
-
 def _spectrum(result: Audit) -> Figure:
     return Lines(
         title="How many directions do the features use?",
@@ -307,20 +284,6 @@ def _neighbors(result: Audit) -> Figure:
         rows=[(row.name, row.pictures) for row in result.neighbors],
         separate_first=True,
     )
-
-
-def _preferred(result: Audit) -> list[Figure]:
-    if not result.preferred:
-        return []
-    return [
-        Gallery(
-            title="What activates its features?",
-            caption="Framed, an image that was optimized to activate one of the features that vary "
-            "most; beside it the images of the data that activate it most.",
-            rows=[(row.name, row.pictures) for row in result.preferred],
-            separate_first=True,
-        )
-    ]
 
 
 def _map(result: Audit) -> list[Figure]:

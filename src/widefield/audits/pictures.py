@@ -10,28 +10,21 @@ from widefield.core.modes import on_device
 from widefield.data import Dataset
 from widefield.inference.pictures import recorded, render_examples
 from widefield.metrics import (
-    activation_maximization,
-    color_axes,
     firing_rates,
     nearest_neighbors,
     singular_values,
     tsne_map,
 )
-from widefield.probes import Pixels
 from widefield.probes.features import image_batch
 from widefield.report import png
 
 MAP_IMAGES = 300
 ROWS, _NEIGHBORS = 6, 7
 """Images that are shown with neighbors, and neighbors of each."""
-FEATURES, TOP_IMAGES = 8, 4
-"""Features whose preferred image is optimized, and images of the data beside it."""
 ACTIVATION_IMAGES = 64
 """Images on which activations are measured."""
 SOUND_ROWS, SOUND_NEIGHBORS = 5, 2
 """Rows and neighbors of sounds; fewer, because a second of sound takes 20 to 40 kilobytes."""
-STEPS = 128
-"""Steps of gradient ascent towards a preferred image."""
 _MAP_SIDE = 32
 """Longest side of an image in the map, in pixels."""
 
@@ -119,39 +112,6 @@ def mean_activation_rates(encoder: nn.Module, dataset: Dataset) -> dict[str, flo
     except ValueError:
         return {}
     return {name.removeprefix("backbone."): float(rate.mean()) for name, rate in rates.items()}
-
-
-def preferred_images(
-    encoder: nn.Module, dataset: Dataset, h: Tensor, *, seed: int
-) -> tuple[ImageRow, ...]:
-    """Return an optimized image for each feature of h [n, D] that varies most, with real images.
-
-    Empty for raw pixels, where the result is obvious, and for windows and sounds, for which there
-    is no prior on what an optimized example looks like.
-    """
-    if isinstance(encoder, Pixels) or dataset.kind != "images":
-        return ()
-    device = choose_device("auto")
-    x = image_batch(dataset.images[:ACTIVATION_IMAGES], device)
-    units = h.std(0).topk(min(FEATURES, h.shape[1])).indices.tolist()
-    with on_device(encoder, device):
-        preferred = activation_maximization(
-            encoder,
-            units,
-            shape=(x.shape[1], x.shape[2], x.shape[3]),
-            color=color_axes(x),
-            steps=STEPS,
-            seed=seed,
-        )
-    pixels = (255 * preferred).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
-    top = h[:, units].topk(min(TOP_IMAGES, len(h)), dim=0).indices.cpu().numpy()
-    return tuple(
-        ImageRow(
-            name=f"feature {unit}",
-            pictures=(png(pixels[i]), *(png(dataset.images[row]) for row in top[:, i])),
-        )
-        for i, unit in enumerate(units)
-    )
 
 
 def image_map(dataset: Dataset, h: Tensor, *, seed: int) -> ImageMap | None:

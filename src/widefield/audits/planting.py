@@ -5,10 +5,7 @@ position, has learned little of the feature. An encoder may also be so sensitive
 images with the same plant become neighbors: the plant then hides the content of the images.
 """
 
-import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -18,19 +15,14 @@ from widefield.audits.bounds import (
     Bounds,
     audit_tasks,
     graded_bounds,
-    measure_bounds,
     untrained_stages,
     with_stages,
 )
 from widefield.audits.verdict import TaskAudit
-from widefield.data import Dataset
 from widefield.data.planted import PLANTS, AudioFeature, ImageFeature
-from widefield.encoders import Encoder, EncoderSettings
-from widefield.inference.features import DEFAULT_ARCHITECTURE, FeatureExtractor
+from widefield.inference.features import FeatureExtractor
 from widefield.inference.splits import TrainTest
 from widefield.metrics import neighbor_agreement
-from widefield.probes.paired import percent
-from widefield.workflows.pretrain import pretrain
 
 GRADES: dict[str, tuple[ImageFeature | AudioFeature, ...]] = {
     plant.name: plant.levels()
@@ -45,8 +37,6 @@ _MAX_TRAIN, _MAX_TEST = 2000, 1000
 """Largest numbers of planted images."""
 GRAPH_NEIGHBORS = 10
 """Nearest neighbors of an image that are compared."""
-TRAIN_IMAGES = 80_000
-"""Images of a short pretraining, epochs times examples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,29 +62,6 @@ class PlantAudit:
             f"{self.name}: with the middle plant an image keeps {middle:.0f} % of "
             f"its {GRAPH_NEIGHBORS} nearest neighbors, with the easiest {last:.0f} %"
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainAudit:
-    """The same short pretraining on images as they are and with a plant in each."""
-
-    plant: str
-    method: str
-    epochs: int
-    without: Mapping[str, TaskAudit]
-    """Task -> verdict after training on the plain images."""
-    planted: Mapping[str, TaskAudit]
-    """Task -> verdict after training on the planted images."""
-    neighbors_shared: float
-    """Share of nearest neighbors, among plain images, that the two encoders have in common."""
-
-    def line(self) -> str:
-        """Return in one sentence how the plant changed training."""
-        parts = [
-            f"{task} {_share(self.without[task])} learned without it, {_share(result)} with it"
-            for task, result in self.planted.items()
-        ]
-        return f"{self.method} with {self.plant} planted: {'; '.join(parts)}"
 
 
 def has_enough_examples(data: TrainTest, name: str, *, seed: int) -> bool:
@@ -144,67 +111,6 @@ def audit_plant(
     return result, (splits[MIDDLE], {name: bounds[MIDDLE]})
 
 
-def audit_training(
-    extractor: FeatureExtractor, data: TrainTest, name: str, method: str, options: AuditOptions
-) -> TrainAudit:
-    """Pretrain twice from scratch, without and with the plant, and audit both on all tasks.
-
-    The tasks of the data are probed on the plain images, the plant on the planted ones.
-    """
-    planted = data.planted(GRADES[name][MIDDLE], seed=options.seed)
-    architecture = EncoderSettings(name=extractor.architecture or DEFAULT_ARCHITECTURE)
-    if isinstance(extractor.encoder, Encoder):
-        architecture = EncoderSettings.of(extractor.encoder.config)
-    epochs = max(1, round(TRAIN_IMAGES / len(data.train)))
-    k = min(GRAPH_NEIGHBORS, len(data.test) - 1)
-    results, features = [], []
-    for train_data in (data.train, planted.train):
-        options.log(
-            f"pretraining {architecture.name} with {method} for {epochs} epochs on "
-            f"{train_data.spec}"
-        )
-        encoder = _pretrained(train_data, method, architecture, epochs, options.seed)
-        trained = FeatureExtractor(
-            name=method, encoder=encoder, image_size=encoder.config.image_size
-        )
-        tasks: dict[str, TaskAudit] = {}
-        for labeled in (data, planted):
-            # The first verdict may be unclear for one encoder alone, and both need equal floors.
-            bounds = measure_bounds(trained, labeled, options, num_seeds=NUM_SEEDS)
-            tasks |= audit_tasks(trained, labeled, bounds, seed=options.seed)
-        results.append(tasks)
-        features.append(trained.features(data.test.inputs))
-    return TrainAudit(
-        plant=name,
-        method=method,
-        epochs=epochs,
-        without=results[0],
-        planted=results[1],
-        neighbors_shared=float(neighbor_agreement(features[0], features[1], k).mean()),
-    )
-
-
-def _pretrained(
-    dataset: Dataset, method: str, architecture: EncoderSettings, epochs: int, seed: int
-) -> Encoder:
-    with tempfile.TemporaryDirectory() as folder:
-        result = pretrain(
-            dataset.arrays(),  # with labels, for supervised methods
-            seconds=None if dataset.rate is None else dataset.images.shape[2] / dataset.rate,
-            out=Path(folder) / "run",
-            method=method,
-            encoder=architecture,
-            views="gentle",
-            epochs=epochs,
-            batch_size=min(256, len(dataset)),
-            seed=seed,
-            quiet=True,
-        )
-    if not result.finished:
-        raise KeyboardInterrupt
-    return result.encoder
-
-
 def spread_subset(data: TrainTest) -> TrainTest:
     """Return a subset spread over all examples of both splits."""
     train, test = (
@@ -212,7 +118,3 @@ def spread_subset(data: TrainTest) -> TrainTest:
         for half, count in ((data.train, _MAX_TRAIN), (data.test, _MAX_TEST))
     )
     return TrainTest(train=train, test=test)
-
-
-def _share(task: TaskAudit) -> str:
-    return "not separable" if task.learned is None else percent(task.learned)

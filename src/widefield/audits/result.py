@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from widefield.audits.pictures import ImageMap, ImageRow, SoundRow
-from widefield.audits.planting import PlantAudit, TrainAudit
+from widefield.audits.planting import PlantAudit
 from widefield.audits.verdict import TaskAudit
 from widefield.audits.view_effects import ViewEffects
 from widefield.core.files import check_plain_file
@@ -45,8 +45,6 @@ class Audit:
     tasks: Mapping[str, TaskAudit]
     """The data's own tasks, then the planted ones at their middle grade."""
     plants: Mapping[str, PlantAudit]
-    trained: tuple[TrainAudit, ...]
-    """Short pretrainings with and without each plant."""
     explanations: Mapping[str, ViewEffects]
     """Task that is not learned -> which component of the views removes its feature."""
     wide_probe: str | None
@@ -73,8 +71,6 @@ class Audit:
     """Singular values of the centered features, as shares of the largest."""
     neighbors: tuple[ImageRow, ...]
     """An image, then its nearest neighbors."""
-    preferred: tuple[ImageRow, ...]
-    """An image optimized to activate a feature, then the images that activate it most."""
     map: ImageMap | None
     """A t-SNE map of the images; None for fewer than four images."""
     report: Path | None

@@ -57,8 +57,6 @@ def _print(audit: "Audit", out: Path | None, notes: Notes) -> None:
         print_line(_differences(audit.tasks, tasks, name))
     for plant in audit.plants.values():
         print_line(plant.line())
-    for trained in audit.trained:
-        print_line(trained.line())
     notes.print_others(audit.notes)
     if out is not None:
         print_line(f"report: {audit.report}")

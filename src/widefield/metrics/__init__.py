@@ -26,8 +26,6 @@ from widefield.metrics.groups import typical as typical
 from widefield.metrics.hypersphere import alignment as alignment
 from widefield.metrics.hypersphere import uniformity as uniformity
 from widefield.metrics.lidar import lidar as lidar
-from widefield.metrics.maximize import activation_maximization as activation_maximization
-from widefield.metrics.maximize import color_axes as color_axes
 from widefield.metrics.modality import Bimodality as Bimodality
 from widefield.metrics.modality import bimodality as bimodality
 from widefield.metrics.modality import bimodality_coefficient as bimodality_coefficient

@@ -45,14 +45,12 @@ def test_every_part_of_an_audit_is_on_its_page() -> None:
         "When was it learned?",
         "How easy must a planted feature be?",
         "Do plants hide the images?",
-        "How does plain change training?",
         "How many directions do the features use?",
         "How often are neurons active?",
         "Which images have similar features?",
-        "What activates its features?",
         "A map of the images",
     ]
-    assert text.count("<img ") == 4 + 2 * 4 + 4  # a row of neighbors, two of features, the map
+    assert text.count("<img ") == 4 + 4  # a row of neighbors, the map
     assert "<b>12.3</b>" in text
     assert DIAGNOSTICS["effective_rank"].meaning in text
     assert "<b>not defined</b>" in text

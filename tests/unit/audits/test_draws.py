@@ -13,9 +13,7 @@ from torch import Tensor, nn
 
 from widefield.audits import audit as module
 from widefield.audits import bounds as bounds_module
-from widefield.audits import planting
 from widefield.audits.bounds import (
-    NUM_SEEDS,
     AuditOptions,
     Bounds,
     check_trainable,
@@ -23,7 +21,6 @@ from widefield.audits.bounds import (
     probe_tasks,
     train_supervised,
 )
-from widefield.audits.planting import audit_training
 from widefield.data import Dataset, Loader, open_dataset
 from widefield.encoders import build_encoder
 from widefield.inference.features import encode
@@ -54,30 +51,6 @@ def test_more_draws_are_taken_where_a_verdict_is_unclear(
     _, tasks = module._audit_all_tasks(extractor, data, OPTIONS)
     assert asked == draws
     assert tasks["kind"].verdict == ("weakened" if first == "unclear" else first)
-
-
-def test_both_short_pretrainings_are_compared_with_all_seeds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[int] = []
-
-    def measure(*_: Any, num_seeds: int = 1, **__: Any) -> dict[str, Bounds]:
-        asked.append(num_seeds)
-        return {}
-
-    monkeypatch.setattr(planting, "measure_bounds", measure)
-    monkeypatch.setattr(planting, "audit_tasks", lambda *_, **__: {"seen": None})
-    monkeypatch.setattr(
-        planting, "_pretrained", lambda *_: build_encoder("resnet-tiny", image_size=32, seed=0)
-    )
-    extractor = open_encoder("random")
-    images = np.random.default_rng(0).integers(0, 256, (80, 32, 32, 3), dtype=np.uint8)
-    data = open_train_test(
-        extractor, {"x": images, "kind": np.arange(80) % 2}, max_examples=None, seed=0
-    )
-    found = audit_training(extractor, data, "shapes", "simclr", OPTIONS)
-    assert asked == [NUM_SEEDS] * 4  # the data's task and the plant, after either training
-    assert found.without == found.planted == {"seen": None}
 
 
 def test_the_untrained_floor_is_the_best_of_all_starts_and_draws(

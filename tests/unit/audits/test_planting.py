@@ -10,13 +10,11 @@ from torch import Tensor, nn
 from made_audit import task
 from widefield.audits import planting
 from widefield.audits.bounds import AuditOptions, Bounds
-from widefield.audits.planting import GRADES, MIDDLE, audit_plant, audit_training
+from widefield.audits.planting import GRADES, MIDDLE, audit_plant
 from widefield.audits.verdict import ProbeResult, TaskAudit
 from widefield.data import Dataset
 from widefield.data.planted import PLANTS, AudioFeature, Digits, ImageFeature, Shapes, read_plant
-from widefield.encoders import Encoder, EncoderSettings, build_encoder
 from widefield.inference.features import FeatureExtractor
-from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.splits import TrainTest
 from widefield.probes.verdicts import ShareVerdict
 
@@ -186,39 +184,3 @@ def test_there_is_room_for_a_plant_where_each_class_has_two_examples(name: str) 
         fits.append(planting.has_enough_examples(data, name, seed=0))
         assert fits[-1] == (min(sizes[sizes > 0]) > 1 and (sizes > 0).sum() > 1)
     assert fits[0] < fits[-1]
-
-
-@pytest.mark.parametrize(
-    ("encoder", "expected"),
-    [
-        ("random", EncoderSettings(name="resnet-tiny")),
-        ("timm:resnet10t", EncoderSettings(name="resnet10t")),
-        ("torchvision:mobilenet_v3_small", EncoderSettings(name="torchvision:mobilenet_v3_small")),
-        (Constant(), EncoderSettings(name="resnet-tiny")),
-        (
-            build_encoder("resnet-tiny", stem="native", zero_init_last=False, seed=0),
-            EncoderSettings(name="resnet-tiny", stem="native", zero_init_last=False),
-        ),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_short_pretrainings_are_of_the_architecture_that_is_audited(
-    encoder: EncoderSpec, expected: EncoderSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[EncoderSettings] = []
-
-    def pretrained(_: Dataset, __: str, architecture: EncoderSettings, *___: int) -> Encoder:
-        asked.append(architecture)
-        return architecture.build(seed=0)
-
-    monkeypatch.setattr(planting, "_pretrained", pretrained)
-    monkeypatch.setattr(planting, "measure_bounds", lambda *_, **__: None)
-    monkeypatch.setattr(planting, "audit_tasks", lambda *_, **__: {})
-    audit_training(
-        open_encoder(encoder),
-        TrainTest(train=noise(20, 0), test=noise(20, 1)),
-        "shapes",
-        "simclr",
-        OPTIONS,
-    )
-    assert asked == [expected] * 2

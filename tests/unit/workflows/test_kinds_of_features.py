@@ -8,7 +8,7 @@ import torch
 
 from runs import images, small
 from small_run import small_facts, small_recipe
-from widefield.audits import bounds, planting
+from widefield.audits import bounds
 from widefield.audits.audit import audit
 from widefield.inference.features import FeatureKind
 from widefield.inference.open_encoder import load, open_encoder
@@ -62,24 +62,6 @@ def test_each_command_takes_projected_features(
     plain = audit(run, images(), cache=tmp_path, quiet=True)
     assert judged.features != plain.features
     assert not any("judged" in note for note in plain.notes)
-
-
-def test_which_features_of_short_pretrainings_are_judged_is_said(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "CEILING_STEPS", 4)
-    monkeypatch.setattr(planting, "TRAIN_IMAGES", 64)
-    for kind, said in (("projected", True), ("pooled", False)):
-        notes = audit(
-            run,
-            images(),
-            features=kind,
-            plant=["shapes"],
-            pretrain_with="simclr",
-            cache=tmp_path,
-            quiet=True,
-        ).notes
-        assert ("those of the short pretrainings are the pooled ones" in notes) == said
 
 
 @pytest.mark.parametrize("kind", ["pooled", "feature-map"])

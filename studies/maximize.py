@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from widefield.metrics.firing import record_outputs
+from widefield.core.modes import eval_mode
 
 _STEP = 0.05
 _RESTART = 0.1
@@ -26,7 +26,6 @@ def activation_maximization(
     units: Sequence[int],
     *,
     shape: tuple[int, int, int],
-    layer: str | None = None,
     color: Tensor | None = None,
     steps: int = 128,
     seed: int = 0,
@@ -35,10 +34,8 @@ def activation_maximization(
 
     Args:
         encoder: x[B, C, H, W] in [0, 1] -> h[B, D]; it is not changed.
-        units: columns of h, or channels of `layer`.
+        units: columns of h.
         shape: (C, H, W) of an image.
-        layer: name of a module of the encoder; by default its output h. A unit of it is a channel
-            of [B, K, h, w] or a column of [B, ..., K], averaged over positions.
         color: matrix from decorrelated to natural colors, [C, C], see `color_axes`.
         steps: number of steps of Adam.
         seed: seed of the first image and of the random transforms.
@@ -48,7 +45,7 @@ def activation_maximization(
     its output does not depend on the image.
 
     Raises:
-        ValueError: no such layer or unit.
+        ValueError: no such unit.
 
     Example:
         >>> brightness = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
@@ -66,14 +63,10 @@ def activation_maximization(
     unit_ids = torch.as_tensor(list(units), device=device)
     off = torch.ones_like(unit_ids, dtype=torch.bool)
     optimizer = torch.optim.Adam([coefficients], lr=_STEP)
-    if layer is not None and layer not in dict(encoder.named_modules()):
-        raise ValueError(f"the encoder has no layer {layer!r}")
-    with torch.enable_grad(), record_outputs(encoder, () if layer is None else (layer,)) as outputs:
+    with torch.enable_grad(), eval_mode(encoder):
         for _ in range(steps):
-            outputs.clear()
             x = random_affine(to_images(coefficients, mix.to(device), (height, width)), generator)
-            h = encoder(x)
-            activation = _per_unit(h if layer is None else outputs[layer], unit_ids)
+            activation = _per_unit(encoder(x), unit_ids)
             coefficients.grad = _gradient(-activation.sum(), coefficients)
             optimizer.step()
             off &= activation == 0
@@ -150,14 +143,8 @@ def _disturb(coefficients: Tensor, off: Tensor, generator: torch.Generator) -> N
         coefficients.data[off] += added.to(coefficients.device)[off]
 
 
-def _per_unit(activation: Tensor, units: Tensor) -> Tensor:
-    """Return the activation of unit u on image u, mean over positions, [U]."""
-    if activation.ndim == 4:
-        activation = activation.mean((2, 3))
-    elif activation.ndim > 2:
-        activation = activation.mean(tuple(range(1, activation.ndim - 1)))
-    if int(units.max()) >= activation.shape[1] or int(units.min()) < 0:
-        raise ValueError(
-            f"units are {units.tolist()}: the layer has 0 to {activation.shape[1] - 1}"
-        )
-    return activation[torch.arange(len(units)), units]
+def _per_unit(h: Tensor, units: Tensor) -> Tensor:
+    """Return feature u of image u, [U]."""
+    if int(units.max()) >= h.shape[1] or int(units.min()) < 0:
+        raise ValueError(f"units are {units.tolist()}: the features are 0 to {h.shape[1] - 1}")
+    return h[torch.arange(len(units)), units]
