@@ -17,7 +17,7 @@ from widefield.data.encoded import EncodedImages
 from widefield.data.planted import DigitChannel, Overlay, SoundOverlay
 from widefield.data.select import spread_rows
 from widefield.data.skipped import Skipped
-from widefield.data.targets import Target
+from widefield.data.table import Target
 
 _STATISTICS_EXAMPLES = 50_000
 _STATISTICS_ENCODED = 2_000

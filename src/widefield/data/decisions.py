@@ -11,12 +11,12 @@ from dataclasses import replace
 import numpy as np
 
 from widefield.data.examples import Examples
-from widefield.data.labels import (
+from widefield.data.labels.paths import match_paths
+from widefield.data.labels.read import (
     DECISION,
     EXCLUDE,
     Frame,
     Labels,
-    LabelTable,
     Series,
     is_decision,
     read_labels,
@@ -38,13 +38,15 @@ def read_excluded(decisions: Labels | None) -> tuple[str, ...]:
         return ()
     is_series = isinstance(decisions, Mapping | Series) and not isinstance(decisions, Frame)
     table = read_labels(decisions, only=None if is_series else DECISION)
-    (chosen,) = table.tasks.values()
-    other = sorted({value for value in chosen.values() if not is_decision(value)})
+    ((task, ids),) = table.labels.items()
+    decided = table.classes[task]
+    other = sorted(value for value in decided if not is_decision(value))
     if other:
         raise ValueError(
             f"{table.source}: {other[0]!r} is no decision: write keep or exclude, or leave it empty"
         )
-    return tuple(path for path, value in chosen.items() if value == EXCLUDE)
+    pairs = zip(table.names, ids.tolist(), strict=True)
+    return tuple(path for path, k in pairs if decided[k] == EXCLUDE)
 
 
 def excluded_names(paths: tuple[str, ...], names: Sequence[str], base: str) -> frozenset[str]:
@@ -52,10 +54,7 @@ def excluded_names(paths: tuple[str, ...], names: Sequence[str], base: str) -> f
 
     Excluded files may be gone.
     """
-    if not paths:
-        return frozenset()
-    table = LabelTable(source="the excluded files", tasks={"": dict.fromkeys(paths, "")})
-    return frozenset(table.names_in(names, base).values())
+    return frozenset(match_paths(paths, names, base, "the excluded files").values())
 
 
 def without(examples: Examples, names: frozenset[str], listed: int) -> Examples:

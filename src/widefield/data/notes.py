@@ -1,7 +1,7 @@
 """Notes to the user on how images were decoded, one line each."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,26 +31,11 @@ _SOUND_CHOICES = {
 }
 """Text of each choice of `data.decode.levels`."""
 
-_MAX_NAMES = 8
-"""Classes named in a note."""
 _MIN_OUTSIDE = 5e-3
 """Share of values outside black and white from which it is in a note."""
 _MIN_CUT = 5e-3
 """Share of the area that is cut off from which it is in a note."""
 _CHUNK = 64
-
-
-def listed_classes(ids: NDArray[np.int64], classes: Sequence[str]) -> str:
-    """Return the classes with their numbers of examples, of class ids [n]; -1 is none.
-
-    Example:
-        >>> listed_classes(np.array([0, 1, 1, -1]), ["ant", "bee"])
-        'ant 1, bee 2'
-    """
-    counts = np.bincount(ids[ids >= 0], minlength=len(classes)).tolist()
-    parts = [f"{name} {count}" for name, count in zip(classes, counts, strict=True)]
-    more = f" and {len(parts) - _MAX_NAMES} more" if len(parts) > _MAX_NAMES else ""
-    return ", ".join(parts[:_MAX_NAMES]) + more
 
 
 def split_note(spec: Spec, n: int, *, grouped: bool) -> list[str]:

@@ -2,14 +2,63 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from widefield.data.columns import take
 from widefield.data.skipped import Skipped
-from widefield.data.targets import Target
+
+TargetKind = Literal["number", "labels"]
+
+_LISTED = 8
+"""Classes named in a note, chosen by hand."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A number of each example, or which of L labels it has."""
+
+    values: NDArray[np.float64]
+    """[n, 1] numbers, or [n, L] of 0 and 1; a row of NaN for an example without a target."""
+    labels: tuple[str, ...] = ()
+    """Names of the L labels; empty for a number."""
+
+    @property
+    def kind(self) -> TargetKind:
+        """What the target is."""
+        return "labels" if self.labels else "number"
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Which examples have a target, bool [n]."""
+        known: NDArray[np.bool_] = ~np.isnan(self.values[:, 0])
+        return known
+
+    def subset(self, rows: NDArray[np.int64] | slice) -> "Target":
+        """Return the targets of the examples `rows`."""
+        return replace(self, values=self.values[rows])
+
+    def only(self, columns: NDArray[np.int64]) -> "Target":
+        """Return the target with these labels alone."""
+        return replace(
+            self, values=self.values[:, columns], labels=tuple(self.labels[k] for k in columns)
+        )
+
+    def note(self, task: str, *, in_table: bool) -> str:
+        """Return what a column of a table, or an array, was taken for, and how to change that."""
+        missing = int((~self.known).sum())
+        end = f"; {missing} examples without one" if missing else ""
+        change = "; for classes, "
+        change += f"name the column '{task}:class'" if in_table else "give integers or strings"
+        if self.kind == "number":
+            low, middle, high = np.quantile(self.values[self.known], (0, 0.5, 1))
+            span = f"from {low:.4g} to {high:.4g}, median {middle:.4g}"
+            return f"{task!r} is a number of each example, {span}{change}{end}"
+        counts = [np.full(int(count), k) for k, count in enumerate(np.nansum(self.values, 0))]
+        listed = listed_classes(np.concatenate(counts).astype(np.int64), self.labels)
+        return f"{task!r} has several labels an example: {listed}{change}{end}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,3 +98,16 @@ class Table:
     def with_notes(self, *notes: str) -> Self:
         """Return the same rows with further notes to the user."""
         return replace(self, notes=(*self.notes, *notes))
+
+
+def listed_classes(ids: NDArray[np.int64], classes: Sequence[str]) -> str:
+    """Return the classes with their numbers of examples, of class ids [n]; -1 is none.
+
+    Example:
+        >>> listed_classes(np.array([0, 1, 1, -1]), ["ant", "bee"])
+        'ant 1, bee 2'
+    """
+    counts = np.bincount(ids[ids >= 0], minlength=len(classes)).tolist()
+    parts = [f"{name} {count}" for name, count in zip(classes, counts, strict=True)]
+    more = f" and {len(parts) - _LISTED} more" if len(parts) > _LISTED else ""
+    return ", ".join(parts[:_LISTED]) + more

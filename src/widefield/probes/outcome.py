@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.data.targets import Target, TargetKind
+from widefield.data.table import Target, TargetKind
 from widefield.probes.folds import GroupIds
 from widefield.probes.paired import (
     PairedDifference,

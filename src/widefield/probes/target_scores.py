@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from widefield.data.targets import Target, TargetKind
+from widefield.data.table import Target, TargetKind
 from widefield.probes.folds import GroupIds, SplitGroups
 from widefield.probes.paired import bootstrap_means, interval
 from widefield.probes.ridge import fit_ridge

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from widefield.data import Dataset
-from widefield.data.targets import Target
+from widefield.data.table import Target
 from widefield.inference.features import FeatureExtractor
 from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.folds import GroupIds

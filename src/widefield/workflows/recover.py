@@ -218,16 +218,15 @@ def _with_feature(dataset: Dataset, feature: str | Labels | None) -> tuple[Datas
             )
         return dataset, feature
     table = read_labels(feature)
-    if len(table.tasks) > 1:
-        raise ValueError(f"{table.source} has {_listed(table.tasks)}: keep one beside path")
-    table = table.with_names(dataset.paths, parse(dataset.spec).base)
-    (task,) = table.tasks
-    ids = table.ids(dataset.paths)
+    if len(table.labels) > 1:
+        raise ValueError(f"{table.source} has {_listed(table.labels)}: keep one beside path")
+    (task,) = table.labels
+    found = table.of_examples(dataset.paths, parse(dataset.spec).base)
     labeled = replace(
         dataset,
-        labels={**dataset.labels, **ids},
-        classes={**dataset.classes, **table.classes()},
-        notes=(*dataset.notes, *table.notes_on(ids)),
+        labels={**dataset.labels, **found.labels},
+        classes={**dataset.classes, **found.classes},
+        notes=(*dataset.notes, *found.notes),
     )
     return labeled, task
 

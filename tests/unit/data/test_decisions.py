@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from made_tables import Frame, by_path
 from widefield.data import open_dataset
 from widefield.data.decisions import read_excluded
 from widefield.data.labels import read_labels
@@ -26,21 +27,17 @@ def data(n: int = 6) -> dict[str, np.ndarray]:
 
 def test_labels_and_exclusions_are_read_from_one_file(saved: Path) -> None:
     assert read_excluded(saved) == ("c.png", "e.png")
-    assert read_labels(saved).tasks == {"class": {'a, "b".png': "cat", "d.png": "dog"}}
-    assert read_labels(saved, only="label").tasks == {
+    assert by_path(read_labels(saved)) == {"class": {'a, "b".png': "cat", "d.png": "dog"}}
+    assert by_path(read_labels(saved, only="label")) == {
         "label": {'a, "b".png': "cat", "d.png": "dog"}
     }
 
 
 def test_decisions_of_another_kind_are_a_task() -> None:
     loans = {"path": ["a", "b"], "decision": ["approve", "deny"]}
-
-    class Table(dict[str, list[str]]):
-        columns = ("path", "decision")
-
-    assert read_labels(Table(loans)).tasks == {"decision": {"a": "approve", "b": "deny"}}
+    assert by_path(read_labels(Frame(**loans))) == {"decision": {"a": "approve", "b": "deny"}}
     with pytest.raises(ValueError, match="'approve' is no decision: write keep or exclude"):
-        read_excluded(Table(loans))
+        read_excluded(Frame(**loans))
 
 
 def test_a_file_without_decisions_is_refused(tmp_path: Path) -> None:

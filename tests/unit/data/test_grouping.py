@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from made_tables import Frame
 from widefield.data import open_dataset
 from widefield.data.examples import Examples
 from widefield.data.groups import grouped, held_out_groups
@@ -31,19 +32,8 @@ def test_each_spelling_names_its_groups() -> None:
 
 def examples_of_table(missing: int | None = None) -> Examples:
     lot = [value if i != missing else "" for i, value in enumerate(TABLE["lot"])]
-    table = read_labels(Frame(lot))
-    return Examples(names=NAMES, labels=table.ids(NAMES), classes=table.classes())
-
-
-class Frame(dict):  # type: ignore[type-arg]
-    """A table with the column `lot`, as of pandas."""
-
-    def __init__(self, lot: list[str]) -> None:
-        super().__init__({**TABLE, "lot": lot})
-
-    @property
-    def columns(self) -> list[str]:
-        return list(self)
+    found = read_labels(Frame(**{**TABLE, "lot": lot})).of_examples(NAMES, ".")
+    return Examples(names=NAMES, labels=found.labels, classes=found.classes)
 
 
 def test_a_column_is_no_task() -> None:
@@ -51,11 +41,8 @@ def test_a_column_is_no_task() -> None:
     assert list(found.labels) == list(found.classes) == ["label"]
     assert found.notes == ("group lot: 6 groups of 30 examples, at most 5 in one",)
     assert keys("lot", examples_of_table()) == [list(range(5 * i, 5 * i + 5)) for i in range(6)]
-    assert set(read_labels(Frame(TABLE["lot"]), only="label", group="lot").tasks) == {
-        "label",
-        "lot",
-    }
-    assert set(read_labels(Frame(TABLE["lot"]), only="label", group="folder:1").tasks) == {"label"}
+    for group, tasks in (("lot", {"label", "lot"}), ("folder:1", {"label"})):
+        assert set(read_labels(Frame(**TABLE), only="label", group=group).labels) == tasks
 
 
 def test_unlabeled_examples_are_groups_of_their_own() -> None:

@@ -1,7 +1,10 @@
-"""Tables of labels: what is read as one, whose path means which example, and what is refused."""
+"""Tables of labels: what is read as one, whose path means which example, and what is refused.
+
+Tables as other programs write them are the plain table, or refused.
+"""
 
 import datetime
-from collections.abc import Iterable
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -11,35 +14,11 @@ import pytest
 from PIL import Image
 
 import widefield
+from made_tables import Frame, Series, by_path
 from widefield.data import open_dataset
-from widefield.data.labels import read_labels
+from widefield.data.labels import LabelTable, read_labels
 
 IMAGES = np.arange(40, dtype=np.uint8).reshape(40, 1, 1, 1) * np.full((1, 8, 8, 3), 6, np.uint8)
-
-
-class Frame:
-    """What a DataFrame of pandas or polars has of a mapping: columns, each by its name."""
-
-    def __init__(self, **columns: list[Any]) -> None:
-        self._columns = columns
-
-    @property
-    def columns(self) -> list[str]:
-        return list(self._columns)
-
-    def __getitem__(self, name: str) -> list[Any]:
-        return self._columns[name]
-
-
-class Series:
-    """What a Series of pandas has: an index and items."""
-
-    def __init__(self, labels: dict[Any, Any]) -> None:
-        self._labels = labels
-        self.index = list(labels)
-
-    def items(self) -> Iterable[tuple[Any, Any]]:
-        return self._labels.items()
 
 
 NAType = type("NAType", (), {"__ne__": lambda self, other: self})
@@ -51,7 +30,7 @@ def test_file_frame_series_and_mapping_say_the_same(tmp_path: Path) -> None:
     frame = Frame(path=["a.png", Path("b.png"), "c.png"], label=["cat", "dog", float("nan")])
     series = Series({"a.png": "cat", "b.png": "dog", "c.png": None})
     for given in (file, str(file), frame, series, {"a.png": "cat", "b.png": "dog", "c.png": ""}):
-        assert read_labels(given).tasks == {"label": {"a.png": "cat", "b.png": "dog"}}, given
+        assert by_path(read_labels(given)) == {"label": {"a.png": "cat", "b.png": "dog"}}, given
 
 
 def test_columns_are_found_by_the_name_that_they_have(tmp_path: Path) -> None:
@@ -59,11 +38,11 @@ def test_columns_are_found_by_the_name_that_they_have(tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text("path, label\na.png,cat\n")
     expected = {"label": {"a.png": "cat"}}
-    assert read_labels(file).tasks == expected
-    assert read_labels(pa.table({"path": ["a.png"], "label": ["cat"]})).tasks == expected
+    assert by_path(read_labels(file)) == expected
+    assert by_path(read_labels(pa.table({"path": ["a.png"], "label": ["cat"]}))) == expected
     numbered = Frame()
     numbered._columns = {"path": ["a.png"], 0: ["cat"]}  # type: ignore[dict-item]
-    assert read_labels(numbered).tasks == {"0": {"a.png": "cat"}}
+    assert by_path(read_labels(numbered)) == {"0": {"a.png": "cat"}}
 
 
 def test_columns_are_tasks_and_numbers_labels() -> None:
@@ -73,7 +52,7 @@ def test_columns_are_tasks_and_numbers_labels() -> None:
         kind=np.array([3, 4, 5]),
         seen=[True, False, NAType()],
     )
-    assert read_labels(frame).tasks == {
+    assert by_path(read_labels(frame)) == {
         "grade": {"a": "1", "c": "2"},
         "kind": {"a": "3", "b": "4", "c": "5"},
         "seen": {"a": "True", "b": "False"},
@@ -108,7 +87,7 @@ def test_a_comma_that_is_not_quoted_is_refused(tmp_path: Path) -> None:
         read_labels(file)
     assert str(e.value).isprintable()
     file.write_text('path,label\na.png,cat,\nb.png,"cat, striped", \n', "utf-8")
-    assert read_labels(file).tasks == {"label": {"a.png": "cat", "b.png": "cat, striped"}}
+    assert by_path(read_labels(file)) == {"label": {"a.png": "cat", "b.png": "cat, striped"}}
 
 
 def test_classify_takes_a_frame() -> None:
@@ -134,8 +113,8 @@ def test_a_path_leads_to_its_example(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (str(tmp_path / "photos/cat/0.png"), "photos"),
         (str(tmp_path / "photos/cat/0.png"), "linked"),
     ):
-        given = read_labels({path: "cat"}).with_names(names, base)
-        assert given.tasks == {"label": {"cat/0.png": "cat"}}, (path, base)
+        found = read_labels({path: "cat"}).of_examples(names, base)
+        assert by_path(found) == {"label": {"cat/0.png": "cat"}}, (path, base)
 
 
 def test_a_name_with_another_space_leads_to_its_file(tmp_path: Path) -> None:
@@ -153,7 +132,7 @@ def test_paths_that_lead_nowhere_or_to_two_are_refused(
     monkeypatch.chdir(tmp_path)
     within = ["a.png", "photos/a.png"]
     own = read_labels({"photos/a.png": "cat"})
-    assert own.with_names(within, "photos") == own  # names as they are need no second reading
+    assert by_path(own.of_examples(within, "photos")) == by_path(own)  # a name is what it is
     for given, message in (
         ({"photos/a.png": "cat", "b.png": "dog"}, "means 'a.png' or 'photos/a.png'"),
         ({"photos/../../a.png": "cat"}, "1 labeled files are not in the data"),
@@ -161,7 +140,7 @@ def test_paths_that_lead_nowhere_or_to_two_are_refused(
         ({"a.png": "cat", str(tmp_path / "photos/a.png"): "cat"}, "one example by two paths"),
     ):
         with pytest.raises(ValueError, match=message):
-            read_labels(given).with_names(within, "photos")
+            read_labels(given).of_examples(within, "photos")
 
 
 def test_examples_without_a_label_are_left_out_or_kept_as_none() -> None:
@@ -231,8 +210,8 @@ TAKEN = Frame(
 
 
 def test_columns_that_nobody_asked_for_are_not_read() -> None:
-    alone = read_labels(TAKEN, only="label")
-    assert alone.tasks == {"label": {"row 0": "a", "row 1": "a", "row 38": "b", "row 39": "b"}}
+    alone = by_path(read_labels(TAKEN, only="label"))
+    assert alone == {"label": {"row 0": "a", "row 1": "a", "row 38": "b", "row 39": "b"}}
     assert widefield.classify("pixels", IMAGES, labels=TAKEN, quiet=True).classes == ("a", "b")
     with pytest.raises(ValueError, match="labels has no column 'kind': beside path it has label"):
         read_labels(TAKEN, only="kind")
@@ -248,3 +227,89 @@ def test_columns_that_are_all_tasks_have_to_be_labels() -> None:
         given = Frame(**{name: TAKEN[name] for name in columns})
         with pytest.raises(ValueError, match=message):
             widefield.probe("pixels", IMAGES, labels=given, quiet=True)
+
+
+NAMES = [f"{kind}/{i}.png" for i, kind in enumerate(("ant", "ant", "café", "café", "ant", "café"))]
+LABELS = ["Ant", "Ant", "Bee", "Bee", "Ant", "Bee"]
+
+
+def _read(labels: list[str]) -> LabelTable:
+    return read_labels(dict(zip(NAMES, labels, strict=True)))
+
+
+def _kept(table: LabelTable) -> list[str]:
+    return [by_path(table)["label"].get(name, "") for name in NAMES]
+
+
+@pytest.mark.parametrize(
+    "text", ["NA", "N/A", "nan", "NaN", "None", "null", "<NA>", "NULL", "#N/A"]
+)
+def test_missing_values_are_no_class(text: str) -> None:
+    table = _read([*LABELS[:5], text])
+    assert _kept(table) == [*LABELS[:5], ""]
+    assert table.notes == (f"labels: 1 cells of 'label' are {text!r}: missing, not a class",)
+    control = _read([*LABELS[:5], "Nat"])  # any other text is a class
+    assert control.classes == {"label": ("Ant", "Bee", "Nat")}
+    assert control.notes == ()
+
+
+def test_minus_one_is_missing_among_integers_from_zero_only() -> None:
+    assert _kept(_read(["0", "1", "-1", "0", "1", "-1.0"])) == ["0", "1", "", "0", "1", ""]
+    for labels in (["-1", "1"] * 3, ["-1", "-2", "0"] * 2, ["-1", "a", "b"] * 2):
+        assert _kept(_read(labels)) == labels
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["ant", "Ant", "Ant", "b", "b", "b"], ["Ant"] * 3 + ["b"] * 3),
+        (["0", "0.0", "0.00", "1", "1", "1.0"], ["0"] * 3 + ["1"] * 3),
+        (["caf\u00e9", "cafe\u0301", "caf\u00e9", "b", "b", "b"], ["caf\u00e9"] * 3 + ["b"] * 3),
+        ([" a", "a ", "a", "b", "b\u00a0", "b"], ["a"] * 3 + ["b"] * 3),
+    ],
+)
+def test_spellings_of_one_label_are_one_class(labels: list[str], expected: list[str]) -> None:
+    assert _kept(_read(labels)) == expected
+    assert _kept(_read(["1.0", "1.5"] * 3)) == ["1.0", "1.5"] * 3  # one spelling stays
+
+
+def test_many_numbers_are_no_classes() -> None:
+    paths = [f"{i}.png" for i in range(30)]
+    ages = {path: f"{20 + 0.37 * i:.2f}" for i, path in enumerate(paths)}
+    with pytest.raises(ValueError, match="'label' holds numbers, not classes"):
+        read_labels(ages)
+    assert len(read_labels({path: str(i) for i, path in enumerate(paths)}).classes["label"]) == 30
+
+
+def test_unicode_forms_slashes_and_last_parts_lead_to_the_file() -> None:
+    for form in ("NFC", "NFD"):
+        names = [unicodedata.normalize(form, name) for name in NAMES]
+        for other in ("NFC", "NFD"):
+            given = [unicodedata.normalize(other, name) for name in NAMES]
+            for paths in (
+                given,
+                [path.replace("/", "\\") for path in given],
+                [path.split("/")[1] for path in given],
+            ):
+                table = read_labels(dict(zip(paths, LABELS, strict=True)))
+                found = by_path(table.of_examples(names, "data"))["label"]
+                assert found == dict(zip(names, LABELS, strict=True))
+    with pytest.raises(ValueError, match=r"'0.png' means 'a/0.png' or 'b/0.png'"):
+        read_labels({"0.png": "x"}).of_examples(["a/0.png", "b/0.png"], "data")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("column", ["path", "Path", "filename", "file", "IMAGE", "file_name"])
+def test_files_of_other_programs(
+    tmp_path: Path, column: str, delimiter: str, encoding: str
+) -> None:
+    rows = [(column, "Label"), *zip(NAMES, LABELS, strict=True)]
+    text = "".join(f'"{a}"{delimiter}{b}\r\n' for a, b in rows)
+    (tmp_path / "l.csv").write_bytes(text.encode(encoding))
+    table = read_labels(tmp_path / "l.csv", only="label")
+    assert _kept(table) == LABELS
+    two = f"file{delimiter}image{delimiter}label\na{delimiter}b{delimiter}c\n"
+    (tmp_path / "l.csv").write_text(two, "utf-8")
+    with pytest.raises(ValueError, match="has no column 'path'"):
+        read_labels(tmp_path / "l.csv")

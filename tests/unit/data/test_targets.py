@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from widefield.data.labels import LabelTable, read_labels
-from widefield.data.targets import kind_of_cells
+from widefield.data.labels.text import kind_of_cells
 
 PATHS = [f"{i:02d}.png" for i in range(30)]
 AGES = [f"{20 + 0.37 * i:.2f}" for i in range(30)]
@@ -43,8 +43,8 @@ def test_what_a_column_is_taken_for(cells: list[str], kind: str | None) -> None:
 def test_numbers_and_labels_are_read_as_such(tmp_path: Path) -> None:
     kinds = ["cat", "dog"] * 15
     table = _table(tmp_path, "age,findings,kind", [*AGES[:29], "NA"], FINDINGS, kinds)
-    assert list(table.tasks) == ["kind"]
-    values = table.target_values(PATHS)
+    assert list(table.labels) == ["kind"]
+    values = table.of_examples(PATHS, ".").targets
     assert values["age"].kind == "number"
     assert np.allclose(values["age"].values[:29, 0], [float(x) for x in AGES[:29]])
     assert values["age"].known.tolist() == [True] * 29 + [False]
@@ -70,13 +70,13 @@ def test_numbers_and_labels_are_read_as_such(tmp_path: Path) -> None:
 def test_the_end_of_a_columns_name_says_what_it_is(tmp_path: Path) -> None:
     grades = [str(i % 3) for i in range(30)]
     given = _table(tmp_path, "age:class,findings:class,grade:number", AGES, FINDINGS, grades)
-    assert len(given.classes()["age"]) == 30
-    assert "Edema|Effusion" in given.classes()["findings"]
-    assert given.target_values(PATHS)["grade"].values[:3].tolist() == [[0], [1], [2]]
+    assert len(given.classes["age"]) == 30
+    assert "Edema|Effusion" in given.classes["findings"]
+    assert given.of_examples(PATHS, ".").targets["grade"].values[:3].tolist() == [[0], [1], [2]]
     one = _table(tmp_path, "grade:labels", grades)
-    assert one.target_values(PATHS)["grade"].labels == ("0", "1", "2")
+    assert one.of_examples(PATHS, ".").targets["grade"].labels == ("0", "1", "2")
     plain = _table(tmp_path, "grade", grades)  # the control
-    assert plain.classes() == {"grade": ("0", "1", "2")}
+    assert plain.classes == {"grade": ("0", "1", "2")}
     dose = _table(tmp_path, "dose", ["0.5", "1.5", "2"] * 10)
     assert dose.notes == (
         f"{dose.source}: 'dose' is taken for classes; for numbers, name the column 'dose:number'",
@@ -92,7 +92,7 @@ def test_the_end_of_a_columns_name_says_what_it_is(tmp_path: Path) -> None:
 def test_other_commands_leave_them_out_or_refuse_them(tmp_path: Path) -> None:
     kinds = ["cat", "dog"] * 15
     table = _table(tmp_path, "age,findings,kind", AGES, FINDINGS, kinds, targets=False)
-    assert list(table.tasks) == ["kind"]
+    assert list(table.labels) == ["kind"]
     assert not table.targets
     only = "which only probe, audit and classify take: left out"
     assert table.notes == (

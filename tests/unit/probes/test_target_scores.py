@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, mean_absolute_error, r2_score
 
-from widefield.data.targets import Target
+from widefield.data.table import Target
 from widefield.probes.target_scores import (
     average_precision_values,
     mean_floor,

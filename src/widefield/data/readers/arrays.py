@@ -1,6 +1,5 @@
 """Arrays as a source: `.npz` and `.npy` files, packs of images or sounds, arrays in memory."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -17,16 +16,13 @@ from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.columns import Names
 from widefield.data.examples import Examples
+from widefield.data.labels.arrays import as_labels, as_target, described
 from widefield.data.readers.npz import read_array, read_arrays
 from widefield.data.readers.recordings import of_array, of_pack, split_at
 from widefield.data.readers.windows import as_windows
-from widefield.data.targets import Target
 
 _CHANNELS = (1, 2, 3, 4)
 _MOST_CHANNELS = 64
-_MAX_CLASSES = 65_536
-_MAX_FREE_CLASSES, _MAX_UNUSED = 1_000, 10
-"""Above this number of classes, at most this many unused ones for each used one."""
 
 Array = NDArray[np.generic] | torch.Tensor
 
@@ -135,36 +131,13 @@ def _examples(
     for task, (key, names) in tasks.items():
         values, named = arrays[key], arrays.get(names)
         if values.shape[:1] == (n,) and (values.dtype.kind == "f" or values.ndim == 2):
-            targets[task] = _as_target(values, key, named, names)
+            targets[task] = as_target(values, key, named, names)
         else:
             labels[task], classes[task] = as_labels(values, key, n, named, names)
     notes = tuple(target.note(task, in_table=False) for task, target in targets.items())
     return Examples(
         names=Names.of_rows(n), labels=labels, classes=classes, targets=targets, notes=notes
     )
-
-
-def _as_target(
-    values: NDArray[np.generic], key: str, names: NDArray[np.generic] | None, names_key: str
-) -> Target:
-    """Return floats [n] as a number of each example, 0 and 1 [n, L] as several labels of each."""
-    if values.ndim == 1:
-        if not np.isfinite(values).all():
-            raise ValueError(
-                f"key '{key}' holds NaN or infinity: leave these examples out, or give the "
-                "numbers of the others as labels by path"
-            )
-        return Target(values=values[:, None].astype(np.float64))
-    if values.ndim != 2 or values.dtype.kind not in "biuf" or not np.isin(values, (0, 1)).all():
-        raise ValueError(
-            f"key '{key}' is {_kind(values)}; expected integers or strings [n] for classes, "
-            "floats [n] for numbers, or 0 and 1 [n, L] for several labels an example"
-        )
-    count = values.shape[1]
-    labels = tuple(map(str, range(count))) if names is None else _class_names(names, names_key)
-    if len(labels) != count or not count:
-        raise ValueError(f"key '{names_key}' lists {len(labels)} labels for {count} columns")
-    return Target(values=values.astype(np.float64), labels=labels)
 
 
 def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
@@ -181,7 +154,9 @@ def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
     else:
         data = arrays["bytes"]
         if data.dtype != np.uint8 or data.ndim != 1:
-            raise ValueError(f"key 'bytes' is {_kind(data)}; expected uint8 [bytes of all files]")
+            raise ValueError(
+                f"key 'bytes' is {described(data)}; expected uint8 [bytes of all files]"
+            )
         view = memoryview(data.tobytes())
         files = [view[part] for part in split_at(arrays["offsets"], len(data))]
         n = len(files)
@@ -202,7 +177,7 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
     """
     if x.ndim not in (3, 4) or 0 in x.shape:
         raise ValueError(
-            f"key '{key}' is {_kind(x)}; expected [n, H, W], [n, H, W, C] or [n, C, H, W]"
+            f"key '{key}' is {described(x)}; expected [n, H, W], [n, H, W, C] or [n, C, H, W]"
         )
     is_flat = x.ndim == 3 and 4 * x.shape[1] < x.shape[2]
     if x.ndim == 3:
@@ -212,7 +187,8 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
         x = np.moveaxis(x, 1, -1)
     if x.shape[-1] > _MOST_CHANNELS:
         raise ValueError(
-            f"key '{key}' is {_kind(x)}; expected 1 to {_MOST_CHANNELS} channels, last or second"
+            f"key '{key}' is {described(x)}; expected 1 to {_MOST_CHANNELS} channels, last or "
+            "second"
         )
     if x.dtype == np.uint8:
         is_on_disk = isinstance(x, np.memmap) or not isinstance(x, np.ndarray)
@@ -223,15 +199,15 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
         return x, ()
     if not np.issubdtype(x.dtype, np.floating):
         raise ValueError(
-            f"key '{key}' is {_kind(x)}; expected uint8, uint16, int16 or floats (windows "
+            f"key '{key}' is {described(x)}; expected uint8, uint16, int16 or floats (windows "
             "[n, channels, time] go under key 'windows')"
         )
     low, high = _finite_extremes(x, key)
     if low < 0 or high > 1 or x.shape[-1] > max(_CHANNELS):
         if x.shape[1] == 1 or is_flat:
             raise ValueError(
-                f"key '{key}' is {_kind(x)}: images of height {x.shape[1]} and width {x.shape[2]}; "
-                "windows [n, channels, time] go under key 'windows'"
+                f"key '{key}' is {described(x)}: images of height {x.shape[1]} and width "
+                f"{x.shape[2]}; windows [n, channels, time] go under key 'windows'"
             )
         return x.astype(np.float32, copy=False), ()
     return _from_float(x), (f"'{key}': {x.dtype} in [0, 1] stored as uint8",)
@@ -253,8 +229,8 @@ def _check_not_single_image(x: NDArray[np.generic], key: str) -> None:
     channels_first = x.shape[0] in (3, 4) and min(x.shape[1:]) > max(_CHANNELS)
     if channels_last or channels_first:
         raise ValueError(
-            f"key '{key}' is {_kind(x)}, which may be one color image or {x.shape[0]} gray ones: "
-            "give x[None] for one image, x[..., None] for gray ones"
+            f"key '{key}' is {described(x)}, which may be one color image or {x.shape[0]} gray "
+            "ones: give x[None] for one image, x[..., None] for gray ones"
         )
 
 
@@ -272,94 +248,3 @@ def _from_float(x: NDArray[np.generic]) -> NDArray[np.uint8]:
     for first in range(0, len(x), 1024):
         pixels[first : first + 1024] = np.round(x[first : first + 1024].astype(np.float32) * 255)
     return pixels
-
-
-def as_labels(
-    values: NDArray[np.generic],
-    key: str,
-    n: int,
-    names: NDArray[np.generic] | None,
-    names_key: str,
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Convert a label array to class ids int64 [n] and class names.
-
-    Integers are class ids, named by `names` or their digits, so that two files of one data set
-    agree. Strings are numbered in sorted order, or in the order of `names`.
-    """
-    if values.ndim != 1 or len(values) != n:
-        raise ValueError(
-            f"key '{key}' is {_kind(values)}; expected one label for each of {n} examples"
-        )
-    known = None if names is None else _class_names(names, names_key)
-    if known is not None and len(known) > _MAX_CLASSES:
-        raise ValueError(f"key '{names_key}' lists {len(known)} classes; at most {_MAX_CLASSES}")
-    if values.dtype.kind in "US":
-        return _from_strings(_as_text(values, key), key, known, names_key)
-    if values.dtype.kind not in "iub":
-        raise ValueError(f"key '{key}' is {_kind(values)}; expected integers or strings")
-    low, high = int(values.min()), int(values.max())
-    limit = _MAX_CLASSES if known is None else len(known)
-    if low < 0 or high >= limit:
-        raise ValueError(
-            f"key '{key}' holds class ids from {low} to {high}; "
-            f"expected 0 to {limit - 1}, strings, or floats for numbers"
-        )
-    ids = values.astype(np.int64)
-    _check_class_count(ids, key, high + 1 if known is None else len(known))
-    return ids, known or tuple(map(str, range(high + 1)))
-
-
-def _check_class_count(ids: NDArray[np.int64], key: str, count: int) -> None:
-    """Check that most classes occur: probes would have an output for each unused class."""
-    used = len(np.unique(ids))
-    if count > _MAX_FREE_CLASSES and count > _MAX_UNUSED * used:
-        raise ValueError(
-            f"key '{key}' uses {used} of {count} classes; number those that occur from 0 on, "
-            "or give strings"
-        )
-
-
-def _class_names(names: NDArray[np.generic], key: str) -> tuple[str, ...]:
-    if names.ndim != 1 or names.dtype.kind not in "USiu":
-        raise ValueError(f"key '{key}' is {_kind(names)}; expected one name for each class")
-    return _unique_names(_as_text(names, key).tolist(), key)
-
-
-def _unique_names(names: list[str], key: str) -> tuple[str, ...]:
-    """Return printable class names; check that they are unique."""
-    printable_names = tuple(map(printable, names))
-    repeated = [name for name, count in Counter(printable_names).items() if count > 1]
-    if repeated:
-        raise ValueError(f"key '{key}' has two classes named '{repeated[0]}'; rename one of them")
-    return printable_names
-
-
-def _as_text(values: NDArray[np.generic], key: str) -> NDArray[np.str_]:
-    if values.dtype.kind != "S":
-        return values.astype(str)
-    try:
-        return np.char.decode(values.astype(np.bytes_), "utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(
-            f"key '{key}' holds bytes that are not UTF-8; save it as text, by astype(str)"
-        ) from None
-
-
-def _from_strings(
-    values: NDArray[np.str_], key: str, known: tuple[str, ...] | None, names_key: str
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    unique, ids = np.unique(values, return_inverse=True)
-    if known is None:
-        return ids.astype(np.int64), _unique_names(unique.tolist(), key)
-    position = {name: i for i, name in enumerate(known)}
-    unknown = [name for name in map(printable, unique.tolist()) if name not in position]
-    if unknown:
-        raise ValueError(f"key '{key}' holds '{unknown[0]}', which '{names_key}' does not list")
-    positions = [position[printable(name)] for name in unique.tolist()]
-    labels = np.array(positions, dtype=np.int64)[ids]
-    _check_class_count(labels, key, len(known))
-    return labels, known
-
-
-def _kind(array: NDArray[np.generic]) -> str:
-    return f"{array.dtype} {list(array.shape)}"

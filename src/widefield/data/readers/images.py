@@ -1,27 +1,25 @@
 """Folders of images or sounds, and the common size of images."""
 
 import os
-import re
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from PIL import Image
 
 from widefield.core.names import printable
 from widefield.core.types import Size
 from widefield.data.cache import digest
-from widefield.data.columns import Names
 from widefield.data.decode.images import FORMATS, header_size
 from widefield.data.examples import Encoded, Examples
-from widefield.data.notes import listed_classes
+from widefield.data.labels.folders import parent_of, read_folders
 from widefield.data.readers.recordings import SUFFIXES, Recordings
 
 _LARGEST_SIDE = 224
@@ -30,23 +28,6 @@ _LISTING_THREADS = 8
 """Folders that are listed at once: disks of a network answer late."""
 _MAX_KINDS = 4
 
-_SPLIT_WORDS = {"train", "training", "trn", "test", "testing", "val", "valid", "validation", "dev"}
-_SPLIT_WORDS |= {"eval", "pred", "unlabeled", "unlabelled"}
-"""Words in the names of folders that are splits rather than classes: `train2017`, `seg_test`."""
-_BESIDE_SPLITS = {
-    "seg",
-    "image",
-    "images",
-    "img",
-    "imgs",
-    "data",
-    "set",
-    "photos",
-    "extra",
-    "split",
-}
-"""Further words of such names."""
-_FOLD = re.compile(r"(fold|split|part|cv)[ _-]?\d+", re.IGNORECASE)
 _TARGETS = {"masks", "annotations", "labels", "groundtruth", "ground_truth"}
 """Folders of targets beside the images."""
 _FOREIGN = {"@eadir", "$recycle.bin", "#recycle", "system volume information", "lost+found"}
@@ -111,17 +92,14 @@ def read_folder(folder: Path, *, labels: bool = False) -> Examples:
     notes += _folders_note(foreign, "other programs write") + _folders_note(
         targets, "hold targets and no examples"
     )
-    task, classes, class_notes = ({}, {}, ()) if labels else classes_of_folders(paths, str(folder))
+    table = read_folders(paths, str(folder), labels=labels)
     files = FolderFiles(folder, paths)
     return Examples(
-        names=Names(map(printable_path, paths)),
-        labels=task,
-        classes=classes,
+        **vars(replace(table, notes=(*notes, *table.notes))),
         files=None if audio_paths else files,
         as_values=are_arrays,
         recordings=Recordings(files=list(files)) if audio_paths else None,
         origin=partial(_digest, folder, files, states, paths),
-        notes=notes + class_notes,
     )
 
 
@@ -167,64 +145,14 @@ def image_suffixes() -> set[str]:
 ARRAY_SUFFIX = ".npy"
 
 
-def classes_of_folders(
-    paths: Sequence[str], source: str
-) -> tuple[dict[str, NDArray[np.int64]], dict[str, tuple[str, ...]], tuple[str, ...]]:
-    """Return class ids, class names and notes of the task that first-level folders are.
-
-    Raises:
-        ValueError: the folders are splits.
-    """
-    top = [_parent(path) for path in paths]
-    _check_not_splits(source, set(top) - {"."})
-    notes: tuple[str, ...] = ()
-    if all(map(_FOLD.fullmatch, top)):
-        folds = sorted(set(top))
-        notes = (f"{folds[0]} to {folds[-1]} are folds of the data and no classes",)
-        top = [_parent(path.partition("/")[2]) for path in paths]
-    if set(top) == {"."}:
-        return {}, {}, notes
-    names, ids = np.unique(top, return_inverse=True)
-    classes = _class_names(names.tolist())
-    listed = listed_classes(ids, classes)
-    return (
-        {"class": ids.astype(np.int64)},
-        {"class": classes},
-        (
-            *notes,
-            f"classes, by folder: {listed}",
-        ),
-    )
-
-
-def printable_path(path: str) -> str:
-    """Return a printable form of a file name, which may be invalid text."""
-    if path.isascii() and path.isprintable():
-        return path
-    return printable(os.fsencode(path).decode(errors="backslashreplace"))
-
-
-def _class_names(names: list[str]) -> tuple[str, ...]:
-    printable_names = tuple(map(printable_path, names))
-    repeated = [name for name, count in Counter(printable_names).items() if count > 1]
-    if repeated:
-        raise ValueError(f"two folders are shown as '{repeated[0]}'; rename one of them")
-    return printable_names
-
-
-def _parent(path: str) -> str:
-    """Return the first folder of a path; "." for a file outside folders."""
-    return path.split("/", 1)[0] if "/" in path else "."
-
-
 def _without_targets(paths: list[str]) -> tuple[list[str], Counter[str]]:
     """Return the paths without those in folders of targets beside others, and counts of these."""
-    top = {_parent(path) for path in paths} - {"."}
+    top = {parent_of(path) for path in paths} - {"."}
     targets = {name for name in top if name.lower() in _TARGETS}
     if not targets or targets == top:
         return paths, Counter()
-    counts = Counter(_parent(path) for path in paths if _parent(path) in targets)
-    return [path for path in paths if _parent(path) not in targets], counts
+    counts = Counter(parent_of(path) for path in paths if parent_of(path) in targets)
+    return [path for path in paths if parent_of(path) not in targets], counts
 
 
 def _folders_note(counts: Counter[str], reason: str) -> tuple[str, ...]:
@@ -233,25 +161,6 @@ def _folders_note(counts: Counter[str], reason: str) -> tuple[str, ...]:
         return ()
     names = " and ".join(printable(name) for name in sorted(counts)[:_MAX_KINDS])
     return (f"not read: {sum(counts.values())} files in {names}, which {reason}",)
-
-
-def _is_split(name: str) -> bool:
-    words = re.findall(r"[a-z]+", name.lower())
-    return bool(_SPLIT_WORDS.intersection(words)) and _SPLIT_WORDS.union(_BESIDE_SPLITS) >= set(
-        words
-    )
-
-
-def _check_not_splits(source: str, top: set[str]) -> None:
-    """Check that the subfolders are classes, not splits."""
-    splits = sorted(filter(_is_split, top))
-    if len(splits) > 1 or (splits and len(splits) == len(top)):
-        training = next((name for name in splits if "train" in name.lower()), splits[0])
-        raise ValueError(
-            f"'{source}' holds {' and '.join(splits)}, which are splits, not classes; "
-            f"name one of them, such as '{Path(source) / training}', or give the classes by "
-            "--labels"
-        )
 
 
 def _ignored_note(ignored: Counter[str]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,11 @@ from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.columns import Names
 from widefield.data.examples import Examples
-from widefield.data.label_files import csv_format, path_column
+from widefield.data.labels.columns import read_split, read_tasks
+from widefield.data.labels.files import csv_format, path_column
 from widefield.data.readers.recordings import SUFFIXES as SOUND_SUFFIXES
 from widefield.data.readers.recordings import Recordings
 from widefield.data.readers.remote import RemoteFiles
-from widefield.data.readers.tasks import read_split, read_tasks
 from widefield.data.skipped import Skipped
 from widefield.data.spec import is_url
 
@@ -60,20 +61,19 @@ def read_manifest(file: Path) -> Examples:
     if not len(table):
         raise ValueError(f"{source} lists no files: give at least one")
     names = Names(table[path])
-    tasks = read_tasks(table, (path, "split"), {})
+    tasks = read_tasks(table, names, (path, "split"))
+    tasks = replace(
+        tasks, skipped=skipped, notes=tuple(f"{source}: {note}" for note in tasks.notes)
+    )
     folder = file.parent
     files: Sequence[Any] = RemoteFiles(names) if is_url(names[0]) else ListedFiles(folder, names)
     is_sound = os.path.splitext(names[0])[1].lower() in SOUND_SUFFIXES
     return Examples(
-        names=names,
-        labels=tasks.labels,
-        classes=tasks.classes,
+        **vars(tasks),
         files=None if is_sound else files,
         recordings=Recordings(files=list(files)) if is_sound else None,
         is_test=read_split(table, source),
         origin=partial(_digest, file, files),
-        skipped=skipped,
-        notes=tuple(f"{source}: {note}" for note in tasks.notes),
     )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.examples import Examples
-from widefield.data.label_files import path_column
+from widefield.data.labels.files import path_column
 from widefield.data.readers import hdf5, hub, manifest, remote, tables, tars
 from widefield.data.readers.arrays import read_arrays_by_key, read_npy, read_npz, read_windows
 from widefield.data.readers.images import read_folder

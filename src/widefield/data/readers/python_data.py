@@ -18,8 +18,9 @@ from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples
-from widefield.data.readers.arrays import as_labels, as_pixels
-from widefield.data.readers.images import printable_path
+from widefield.data.labels.arrays import as_labels
+from widefield.data.labels.folders import printable_path
+from widefield.data.readers.arrays import as_pixels
 from widefield.data.readers.tables import read_table
 
 

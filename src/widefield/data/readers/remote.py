@@ -14,7 +14,8 @@ from widefield.core.names import printable
 from widefield.data.cache import CacheError, cache_folder, digest, make_cache_folder
 from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples
-from widefield.data.readers.images import classes_of_folders, image_suffixes
+from widefield.data.labels.folders import read_folders
+from widefield.data.readers.images import image_suffixes
 
 LIMIT_VARIABLE, LIMIT_GB = "WIDEFIELD_URL_CACHE_GB", 50.0
 """The environment variable of the most GB of copied files, and its default."""
@@ -124,15 +125,12 @@ def read_remote_folder(url: str, *, labels: bool) -> Examples:
         raise ValueError(f"no images below '{url}'; expected files such as .jpg, .png or .webp")
     start = len(root.rstrip("/")) + 1
     names = [path[start:] for path in paths]
-    task, classes, notes = ({}, {}, ()) if labels else classes_of_folders(names, url)
+    table = read_folders(names, url, names=Names(map(printable, names)), labels=labels)
     states = [(found[path].get("size"), str(found[path].get("mtime"))) for path in paths]
     return Examples(
-        names=Names(map(printable, names)),
-        labels=task,
-        classes=classes,
+        **vars(table),
         files=RemoteFiles(Names(system.unstrip_protocol(path) for path in paths)),
         origin=partial(digest, url, names, states),
-        notes=notes,
     )
 
 

@@ -19,8 +19,8 @@ from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples
-from widefield.data.label_files import path_column
-from widefield.data.readers.tasks import read_split, read_tasks
+from widefield.data.labels.columns import read_split, read_tasks
+from widefield.data.labels.files import path_column
 
 TABLE_SUFFIXES = (".parquet", ".arrow", ".feather")
 _IMAGE_NAMES = ("image", "img", "images", "picture", "bytes", "jpg", "png")
@@ -219,15 +219,11 @@ def _examples(
         for name, kind in _features(schema).items()
         if kind.get("_type") == "ClassLabel"
     }
-    tasks = read_tasks(columns, others, class_labels)
     return Examples(
-        names=names,
-        labels=tasks.labels,
-        classes=tasks.classes,
+        **vars(read_tasks(columns, names, others, class_labels)),
         files=images,
         is_test=read_split(columns, source),
         origin=partial(digest_of_files, files) if files else None,
-        notes=tuple(tasks.notes),
     )
 
 

@@ -7,21 +7,23 @@ import threading
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples
-from widefield.data.readers.images import classes_of_folders, image_suffixes, printable_path
-from widefield.data.readers.tasks import read_tasks
+from widefield.data.labels.columns import read_tasks
+from widefield.data.labels.folders import printable_path, read_folders
+from widefield.data.readers.images import image_suffixes
 from widefield.data.skipped import Skipped
+from widefield.data.table import Table
 
 TAR_SUFFIXES = (".tar",)
 PACKED_SUFFIXES = (".tgz", ".gz", ".bz2", ".xz", ".zst")
@@ -34,14 +36,6 @@ _CUT_OFF = "the shard ends early"
 _LARGEST_LABELS = 1 << 20
 """Most bytes of a member with labels."""
 _ENCRYPTED = 0x1
-
-
-class _Task(NamedTuple):
-    """Class ids, class names and notes."""
-
-    labels: dict[str, NDArray[np.int64]]
-    classes: dict[str, tuple[str, ...]]
-    notes: tuple[str, ...]
 
 
 class Slices(Sequence[Encoded]):
@@ -104,8 +98,8 @@ def read_tars(files: Sequence[Path], source: str, *, labels: bool = False) -> Ex
         paths = [member.name for member in images]
         names = [_named(member.name, files, member.file) for member in images]
         contents = _slices(files, images)
-        task = _Task({}, {}, ()) if labels else _Task(*classes_of_folders(paths, source))
-        return _examples(names, contents, files, task, skipped)
+        table = read_folders(paths, source, names=_printable(names), labels=labels)
+        return _examples(table, contents, files, skipped)
     return _of_samples(files, images, sidecars, skipped)
 
 
@@ -139,8 +133,8 @@ def read_zip(file: Path, *, labels: bool = False) -> Examples:
         raise ValueError(f"'{file}' holds no images: expected members such as .jpg, .png or .webp")
     names = sorted(members)
     images = ZipImages(archive, [members[name] for name in names])
-    task = _Task({}, {}, ()) if labels else _Task(*classes_of_folders(names, f"'{file}'"))
-    return _examples(names, images, (file,), task, [])
+    table = read_folders(names, f"'{file}'", labels=labels)
+    return _examples(table, images, (file,), [])
 
 
 class ZipImages(Sequence[Encoded]):
@@ -227,21 +221,14 @@ def _slices(files: Sequence[Path], members: Sequence[_Member]) -> Slices:
 
 
 def _examples(
-    names: Iterable[str],
-    images: Sequence[Encoded],
-    files: Sequence[Path],
-    task: _Task,
-    skipped: list[Skipped],
+    table: Table, images: Sequence[Encoded], files: Sequence[Path], skipped: Sequence[Skipped]
 ) -> Examples:
-    return Examples(
-        names=Names(map(printable_path, names)),
-        labels=task.labels,
-        classes=task.classes,
-        files=images,
-        origin=partial(digest_of_files, files),
-        skipped=tuple(skipped),
-        notes=task.notes,
-    )
+    table = replace(table, skipped=tuple(skipped))
+    return Examples(**vars(table), files=images, origin=partial(digest_of_files, files))
+
+
+def _printable(names: Iterable[str]) -> Names:
+    return Names(map(printable_path, names))
 
 
 def _of_samples(
@@ -265,11 +252,9 @@ def _of_samples(
             values[name][key] = value
     keys = list(image_of)
     columns = {name: _column([column.get(key) for key in keys]) for name, column in values.items()}
-    tasks = read_tasks(pa.table(columns), (), {})
-    names = (_named(key, files, number) for number, key in keys)
+    names = _printable(_named(key, files, number) for number, key in keys)
     contents = _slices(files, [image_of[key] for key in keys])
-    task = _Task(tasks.labels, tasks.classes, tuple(tasks.notes))
-    return _examples(names, contents, files, task, skipped)
+    return _examples(read_tasks(pa.table(columns), names), contents, files, skipped)
 
 
 def _labels(member: _Member, contents: Slices, index: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Texts of labels -> classes: which are missing, and which are spellings of one class."""
+"""Texts of labels: which are missing, spellings of one class, numbers, or several labels a cell."""
 
 import math
 import unicodedata
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from widefield.core.names import printable
-from widefield.data.targets import SEPARATORS, kind_of_cells
+from widefield.data.table import TargetKind
 
 _MISSING = frozenset(
     ("#N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "NAN", "None", "n/a", "nan", "null")
@@ -16,20 +16,10 @@ _MISSING = frozenset(
 """Texts of missing labels, most of them those of pandas."""
 _MISSING_TYPES = ("NAType", "NaTType")
 """Types of missing values in pandas, which cannot be compared."""
-
-
-def class_names(counts: Counter[str], task: str, notes: list[str]) -> dict[str, str] | None:
-    """Return label -> class for the labels of a column that are not missing; None for no classes.
-
-    `counts` has the number of cells of each label. `notes` gets a line on labels that are read as
-    missing, and one on spellings of one class.
-
-    Example:
-        >>> class_names(Counter({"Cat": 1, "cat": 2, "NA": 1}), "kind", [])
-        {'Cat': 'cat', 'cat': 'cat'}
-    """
-    present = present_labels(counts, task, notes)
-    return None if kind_of_cells(present) is not None else merged_spellings(present, task, notes)
+SEPARATORS = ("|", ";")
+"""Characters between the labels of one cell."""
+MOST_CLASSES = 20
+"""Distinct numbers that can be classes, chosen by hand."""
 
 
 def present_labels(counts: Counter[str], task: str, notes: list[str]) -> Counter[str]:
@@ -111,3 +101,45 @@ def text_of(value: object) -> str | None:
 def nfc(text: str) -> str:
     """Return a text with composed characters: paths and labels come in both forms."""
     return unicodedata.normalize("NFC", text)
+
+
+def kind_of_cells(labels: Iterable[str]) -> TargetKind | None:
+    """Return what the cells of a column are taken for; None for classes.
+
+    A cell with a separator has several labels. More than 20 numbers are no classes, but for whole
+    numbers that begin at 0 or 1 and leave out at most half of the numbers up to the largest, as ids
+    of classes do.
+
+    Example:
+        >>> kind_of_cells(["a|b", "a"]), kind_of_cells(["a", "b"]), kind_of_cells(["1", "2"])
+        ('labels', None, None)
+    """
+    distinct = set(labels)
+    if separator_of(distinct) is not None:
+        return "labels"
+    numbers = numbers_of(distinct)
+    if numbers is None or len(set(numbers.values())) <= MOST_CLASSES:
+        return None
+    values = sorted(set(numbers.values()))
+    are_ids = all(map(float.is_integer, values)) and values[0] in (0, 1)
+    return None if are_ids and 2 * len(values) > values[-1] else "number"
+
+
+def separator_of(labels: Iterable[str]) -> str | None:
+    """Return the first separator that a cell has."""
+    distinct = set(labels)
+    return next((mark for mark in SEPARATORS if any(mark in text for text in distinct)), None)
+
+
+def numbers_of(labels: Iterable[str]) -> dict[str, float] | None:
+    """Return text -> finite number; None if a text is none. The comma may be a decimal point.
+
+    Example:
+        >>> numbers_of(["1,5", "2"]), numbers_of(["1", "inf"])
+        ({'1,5': 1.5, '2': 2.0}, None)
+    """
+    try:
+        numbers = {label: float(label.replace(",", ".")) for label in labels}
+    except ValueError:
+        return None
+    return numbers if np.isfinite(list(numbers.values())).all() else None

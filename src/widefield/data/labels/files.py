@@ -2,7 +2,8 @@
 
 import codecs
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +22,24 @@ def read_csv(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:
     """Return the columns of a .csv file and the line number of each row."""
     check_plain_file(path, largest=_LARGEST)
     encoding, delimiter, _ = csv_format(path, source)
-    try:
-        with path.open(newline="", encoding=encoding) as file:
-            reader = csv.DictReader(file, delimiter=delimiter)
-            reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
-            names = checked_names(reader.fieldnames, source)
-            reader.fieldnames = [PATH if x == path_column(names) else x for x in reader.fieldnames]
-            names = [PATH if name == path_column(names) else name for name in names]
-            rows = [(reader.line_num, row) for row in reader]
-    except OSError as error:
-        raise ValueError(f"cannot read {source}: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{source} is not a CSV file in UTF-8: {error}; save it as one") from error
+    with _one_line(source), path.open(newline="", encoding=encoding) as file:
+        reader = csv.reader(file, delimiter=delimiter)
+        header = [name.strip() for name in next(reader)]
+        rows = [(reader.line_num, row) for row in reader if row]
     for line, row in rows:
-        # csv stores cells without a column under None: they would be the end of a label.
-        if any(cell.strip() for cell in row.get(None, ())):
+        # Cells without a column would be the end of a label.
+        if any(cell.strip() for cell in row[len(header) :]):
             raise ValueError(
                 f"{source} line {line} has more cells than the header: put labels and paths that "
                 f"hold a {_DELIMITERS[delimiter]} in double quotes"
             )
-    return {name: [row[name] for _, row in rows] for name in names}, [line for line, _ in rows]
+    names = checked_names(header, source)
+    columns: dict[str, list[Any]] = {}
+    for name in names:
+        k = header.index(name)
+        cells = [row[k] if k < len(row) else None for _, row in rows]
+        columns[PATH if name == path_column(names) else name] = cells
+    return columns, [line for line, _ in rows]
 
 
 def csv_format(path: Path, source: str) -> tuple[str, str, list[str]]:
@@ -49,26 +48,37 @@ def csv_format(path: Path, source: str) -> tuple[str, str, list[str]]:
     Raises:
         ValueError: it cannot be read, has no column of paths, or two of the same name.
     """
-    try:
+    with _one_line(source):
         with path.open("rb") as raw:
             is_utf16 = raw.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         encoding = "utf-16" if is_utf16 else "utf-8-sig"
         with path.open(newline="", encoding=encoding) as file:
             header = file.readline(_LARGEST)
-            delimiter = _delimiter(header)
-            names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+        delimiter = _delimiter(header)
+        names = _split(header, delimiter)
+    checked_names(names, source)
+    return encoding, delimiter, names
+
+
+@contextmanager
+def _one_line(source: str) -> Iterator[None]:
+    """Raise a ValueError of one line for what reading a .csv file raises."""
+    try:
+        yield
     except OSError as error:
         raise ValueError(f"cannot read {source}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{source} is not a CSV file in UTF-8: {error}; save it as one") from error
-    checked_names(names, source)
-    return encoding, delimiter, names
+
+
+def _split(header: str, delimiter: str) -> list[str]:
+    return [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
 
 
 def _delimiter(header: str) -> str:
     """Return the first delimiter that separates a column of paths; by default the comma."""
     for delimiter in _DELIMITERS:
-        names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+        names = _split(header, delimiter)
         if len(names) > 1 and path_column(names) is not None:
             return delimiter
     return ","

@@ -1,0 +1,128 @@
+"""Arrays of labels -> class ids, numbers, or several labels of each example."""
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widefield.core.names import printable
+from widefield.data.table import Target
+
+_MAX_CLASSES = 65_536
+_MAX_FREE_CLASSES, _MAX_UNUSED = 1_000, 10
+"""Above this number of classes, at most this many unused ones for each used one."""
+
+
+def as_labels(
+    values: NDArray[np.generic],
+    key: str,
+    n: int,
+    names: NDArray[np.generic] | None,
+    names_key: str,
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Convert a label array to class ids int64 [n] and class names.
+
+    Integers are class ids, named by `names` or their digits, so that two files of one data set
+    agree. Strings are numbered in sorted order, or in the order of `names`.
+    """
+    if values.ndim != 1 or len(values) != n:
+        raise ValueError(
+            f"key '{key}' is {described(values)}; expected one label for each of {n} examples"
+        )
+    known = None if names is None else _class_names(names, names_key)
+    if known is not None and len(known) > _MAX_CLASSES:
+        raise ValueError(f"key '{names_key}' lists {len(known)} classes; at most {_MAX_CLASSES}")
+    if values.dtype.kind in "US":
+        return _from_strings(_as_text(values, key), key, known, names_key)
+    if values.dtype.kind not in "iub":
+        raise ValueError(f"key '{key}' is {described(values)}; expected integers or strings")
+    low, high = int(values.min()), int(values.max())
+    limit = _MAX_CLASSES if known is None else len(known)
+    if low < 0 or high >= limit:
+        raise ValueError(
+            f"key '{key}' holds class ids from {low} to {high}; "
+            f"expected 0 to {limit - 1}, strings, or floats for numbers"
+        )
+    ids = values.astype(np.int64)
+    _check_class_count(ids, key, high + 1 if known is None else len(known))
+    return ids, known or tuple(map(str, range(high + 1)))
+
+
+def _check_class_count(ids: NDArray[np.int64], key: str, count: int) -> None:
+    """Check that most classes occur: probes would have an output for each unused class."""
+    used = len(np.unique(ids))
+    if count > _MAX_FREE_CLASSES and count > _MAX_UNUSED * used:
+        raise ValueError(
+            f"key '{key}' uses {used} of {count} classes; number those that occur from 0 on, "
+            "or give strings"
+        )
+
+
+def _class_names(names: NDArray[np.generic], key: str) -> tuple[str, ...]:
+    if names.ndim != 1 or names.dtype.kind not in "USiu":
+        raise ValueError(f"key '{key}' is {described(names)}; expected one name for each class")
+    return _unique_names(_as_text(names, key).tolist(), key)
+
+
+def _unique_names(names: list[str], key: str) -> tuple[str, ...]:
+    """Return printable class names; check that they are unique."""
+    printable_names = tuple(map(printable, names))
+    repeated = [name for name, count in Counter(printable_names).items() if count > 1]
+    if repeated:
+        raise ValueError(f"key '{key}' has two classes named '{repeated[0]}'; rename one of them")
+    return printable_names
+
+
+def _as_text(values: NDArray[np.generic], key: str) -> NDArray[np.str_]:
+    if values.dtype.kind != "S":
+        return values.astype(str)
+    try:
+        return np.char.decode(values.astype(np.bytes_), "utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"key '{key}' holds bytes that are not UTF-8; save it as text, by astype(str)"
+        ) from None
+
+
+def _from_strings(
+    values: NDArray[np.str_], key: str, known: tuple[str, ...] | None, names_key: str
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    unique, ids = np.unique(values, return_inverse=True)
+    if known is None:
+        return ids.astype(np.int64), _unique_names(unique.tolist(), key)
+    position = {name: i for i, name in enumerate(known)}
+    unknown = [name for name in map(printable, unique.tolist()) if name not in position]
+    if unknown:
+        raise ValueError(f"key '{key}' holds '{unknown[0]}', which '{names_key}' does not list")
+    positions = [position[printable(name)] for name in unique.tolist()]
+    labels = np.array(positions, dtype=np.int64)[ids]
+    _check_class_count(labels, key, len(known))
+    return labels, known
+
+
+def described(array: NDArray[np.generic]) -> str:
+    """Return the type and the shape of an array, for messages."""
+    return f"{array.dtype} {list(array.shape)}"
+
+
+def as_target(
+    values: NDArray[np.generic], key: str, names: NDArray[np.generic] | None, names_key: str
+) -> Target:
+    """Return floats [n] as a number of each example, 0 and 1 [n, L] as several labels of each."""
+    if values.ndim == 1:
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"key '{key}' holds NaN or infinity: leave these examples out, or give the "
+                "numbers of the others as labels by path"
+            )
+        return Target(values=values[:, None].astype(np.float64))
+    if values.ndim != 2 or values.dtype.kind not in "biuf" or not np.isin(values, (0, 1)).all():
+        raise ValueError(
+            f"key '{key}' is {described(values)}; expected integers or strings [n] for classes, "
+            "floats [n] for numbers, or 0 and 1 [n, L] for several labels an example"
+        )
+    count = values.shape[1]
+    labels = tuple(map(str, range(count))) if names is None else _class_names(names, names_key)
+    if len(labels) != count or not count:
+        raise ValueError(f"key '{names_key}' lists {len(labels)} labels for {count} columns")
+    return Target(values=values.astype(np.float64), labels=labels)
