@@ -253,7 +253,6 @@ def call(words: Sequence[str]) -> Outcome:
         mock.patch("widefield.cli.limit_memory"),  # this process has more to do
         mock.patch("widefield.core.hardware.keep_freed_memory"),
         mock.patch("widefield.audits.bounds.CEILING_STEPS", 4),  # of a ceiling, which takes seconds
-        mock.patch("widefield.audits.pictures.STEPS", 2),
         mock.patch("os.fsync"),  # the end of a process loses nothing that was written
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),

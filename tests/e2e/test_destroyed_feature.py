@@ -14,14 +14,13 @@ import torch
 from torch import Tensor, nn
 
 import widefield
-from widefield.audits import bounds, pictures
+from widefield.audits import bounds
 from widefield.audits.result import Audit
 
 
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "CEILING_STEPS", 12)
-    monkeypatch.setattr(pictures, "STEPS", 4)
 
 
 @cache

@@ -54,7 +54,6 @@ def test_it_goes_through_the_commands(
     command: Command, in_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("widefield.audits.bounds.CEILING_STEPS", 4)  # no score is looked at
-    monkeypatch.setattr("widefield.audits.pictures.STEPS", 2)
     words = ("--epochs", 1, "--batch-size", 8, "--device", "cpu", "--out", "typed")
     text = command.text("pretrain", "data.npz", "--encoder", "net.py:build", *words)
     named = f"typed@{in_folder}/net.py:build"

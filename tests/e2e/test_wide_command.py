@@ -19,7 +19,7 @@ import widefield
 from commands import Command
 from made_weights import resnet_file
 from runs import Killed, images, signal_at
-from widefield.audits import bounds, pictures
+from widefield.audits import bounds
 from widefield.encoders import READOUT_FILE, load_readout, save_readout
 from widefield.inference.open_encoder import open_encoder
 from widefield.train import run as run_file
@@ -88,7 +88,6 @@ def test_every_command_takes_wide_features(
     name: str, run: Path, in_tmp: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "CEILING_STEPS", 4)
-    monkeypatch.setattr(pictures, "STEPS", 2)
     encoder = {"run": run, "random": "random", "weights": "w.safetensors@resnet10t"}[name]
     if name == "weights":
         resnet_file(Path("w.safetensors"))
