@@ -84,7 +84,7 @@ def test_the_tour_of_sounds_plays_them(tmp_path: Path, monkeypatch: pytest.Monke
     page = done.report.read_text()
     assert page.count("<audio controls") == 6
     assert summarize(done.table) in page
-    with pytest.raises(ValueError, match="add --audio, or leave data out"):
+    with pytest.raises(ValueError, match="add audio=True, or leave data out"):
         demo(out=tmp_path / "other", data=tmp_path / "words", quiet=True)
 
 

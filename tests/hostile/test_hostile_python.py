@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import widefield
-from widefield.core.input_errors import input_errors
+from widefield.core.errors import input_errors
 
 LONG = "a" * 5000
 X = {"x": np.zeros((4, 8, 8, 3), np.uint8), "y": np.arange(4) % 2}

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit
+from widefield.core.errors import option
 
 _MIN_INCREASE = 0.02
 """Smallest increase of a learned share over the second half of training that counts."""
@@ -38,10 +39,12 @@ def advice(result: Audit) -> tuple[str, ...]:
     if names := _select(result, "easy"):
         steps.append(
             f"Data: {_join(names)} is easy, since features that are not trained predict it too. "
-            "Audit harder features, with other labels or `--plant`."
+            f"Audit harder features, with other labels or `{option('plant')}`."
         )
     if not steps:
-        steps.append("Nothing asked about is missing: plant harder features with `--plant`.")
+        steps.append(
+            f"Nothing asked about is missing: plant harder features with `{option('plant')}`."
+        )
     return tuple(steps)
 
 
@@ -72,15 +75,15 @@ def _views(result: Audit, behind: Sequence[str]) -> str:
             continue
         if effects.keeps is not None:
             command = effects.command(result.encoder, result.fitted_on) if result.settings else None
-            option = f"`--views {effects.keeps}`" if command is None else f"`{command}`"
-            return f"Views: {effects.cause or effects.views} removes {name}. Train with {option}"
+            command = command or option("views", effects.keeps)
+            return f"Views: {effects.cause or effects.views} removes {name}. Train with `{command}`"
     reason = "Views: an encoder drops the features that views change."
     if "views" not in result.settings:
         return f"{reason} Train with views that leave {_join(behind)} as it is."
     other = "gentle" if result.settings["views"] != "gentle" else "expert"
     return (
-        f"{reason} Train with `--views {other}` in place of `{result.settings['views']}` and "
-        f"compare that run with this one by `--compare`, on {_join(behind)}."
+        f"{reason} Train with `{option('views', other)}` in place of `{result.settings['views']}` "
+        f"and compare that run with this one by `{option('compare')}`, on {_join(behind)}."
     )
 
 
@@ -89,11 +92,11 @@ def _method(result: Audit) -> str:
     if "method" not in settings:
         return (
             "Method: another objective weighs features differently. Train one on the same "
-            f"{result.kind} and compare it with this encoder by `--compare`."
+            f"{result.kind} and compare it with this encoder by `{option('compare')}`."
         )
     return (
-        f"Method: objectives weigh features differently. Train with another `--method` than "
-        f"`{settings['method']}` and compare that run with this one by `--compare`."
+        f"Method: objectives weigh features differently. Train with another `{option('method')}` "
+        f"than `{settings['method']}` and compare that run with this one by `{option('compare')}`."
     )
 
 
@@ -104,7 +107,7 @@ def _loss(result: Audit) -> list[str]:
         if value is not None:  # None: not resolved, because the run did not start
             steps.append(
                 f"Loss: a {direction} `{name}` than {value:g} contrasts finer differences between "
-                f"{result.kind}; set it in a `--config` file."
+                f"{result.kind}; set it in a `{option('config')}` file."
             )
     return steps
 
@@ -114,7 +117,7 @@ def _training(result: Audit, behind: Sequence[str]) -> str:
 
     They have to cover all tasks that are behind to show that nothing rose.
     """
-    raise_it = "raise `--epochs`" if "epochs" in result.settings else "train for longer"
+    raise_it = f"raise `{option('epochs')}`" if "epochs" in result.settings else "train for longer"
     if len(result.checkpoints) >= 2:
         increasing = _increasing(result.checkpoints)
         if increasing:
@@ -126,8 +129,8 @@ def _training(result: Audit, behind: Sequence[str]) -> str:
     if not result.settings:  # not a run, so without checkpoints
         return "More training: features that are learned late need it; train for longer."
     return (
-        "More training: `--all-checkpoints` shows whether the learned share was still rising; if "
-        f"so, {raise_it}."
+        f"More training: `{option('all_checkpoints')}` shows whether the learned share was still "
+        f"rising; if so, {raise_it}."
     )
 
 

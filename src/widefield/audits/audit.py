@@ -39,9 +39,9 @@ from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit, outcome_interval
 from widefield.audits.view_effects import ViewEffects, explain
 from widefield.audits.view_features import view_features
+from widefield.core.errors import input_errors, option
 from widefield.core.files import check_writable, checked_output
 from widefield.core.hardware import choose_device, machine
-from widefield.core.input_errors import input_errors
 from widefield.core.names import check_name
 from widefield.core.types import ImageSize, Kind, OnNote
 from widefield.data import Dataset
@@ -377,13 +377,14 @@ def _checkpoints(extractor: FeatureExtractor) -> dict[int, Path]:
     name = extractor.name
     if extractor.run is None:
         raise ValueError(
-            f"{name} is not a widefield run and has no checkpoints: leave all_checkpoints out"
+            f"{name} is not a widefield run and has no checkpoints: leave "
+            f"{option('all_checkpoints')} out"
         )
     folders = sorted((extractor.run.path / "checkpoints").glob("epoch-*"))
     if not folders:
         raise ValueError(
             f"{extractor.name} has no checkpoints yet: resume its training, or leave "
-            "all_checkpoints out"
+            f"{option('all_checkpoints')} out"
         )
     return {int(path.name.removeprefix("epoch-")): path for path in folders}
 
@@ -394,7 +395,7 @@ def _default_plants(data: TrainTest, *, seed: int) -> tuple[tuple[str, ...], tup
     if kind not in WITHOUT_LABELS:
         raise ValueError(
             f"{data.test.spec} has no labels, and nothing is planted in {kind}: add a label "
-            "array, or give --labels"
+            f"array, or give {option('labels')}"
         )
     names = WITHOUT_LABELS[kind]
     possible = tuple(name for name in names if has_enough_examples(data, name, seed=seed))
@@ -414,20 +415,25 @@ def _check_data(
     data: TrainTest, plant: Sequence[str], *, max_examples: int | None, seed: int
 ) -> None:
     if len(data.test) < 2:
-        hint = "give more" if max_examples is None else "give more, or a larger --max-examples"
+        hint = (
+            "give more"
+            if max_examples is None
+            else f"give more, or a larger {option('max_examples')}"
+        )
         raise ValueError(
             f"{len(data.test)} of the {data.test.kind} is scored, and an audit needs two: {hint}"
         )
     if plant and data.test.kind not in WITHOUT_LABELS:
-        raise ValueError(f"nothing is planted in {data.test.kind}: leave --plant out")
+        raise ValueError(f"nothing is planted in {data.test.kind}: leave {option('plant')} out")
     for name in plant:
         if name in data.tasks:
             raise ValueError(
-                f"the data has a task {name!r} already, which is audited: leave --plant {name} out"
+                f"the data has a task {name!r} already, which is audited: leave "
+                f"{option('plant', name)} out"
             )
         if not has_enough_examples(data, name, seed=seed):
             others = (
-                f", or --plant {other}"
+                f", or {option('plant', other)}"
                 for other in WITHOUT_LABELS[data.test.kind]
                 if other not in plant and has_enough_examples(data, other, seed=seed)
             )

@@ -23,6 +23,7 @@ from torch.nn import functional
 from widefield.audits.stage_map import stage_hits
 from widefield.audits.verdict import Outcomes, ProbeResult, TaskAudit, audit_task
 from widefield.config.resolve import RunContext, resolve
+from widefield.core.errors import option
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.modes import eval_mode, on_device
@@ -482,4 +483,6 @@ def _save(file: Path, result: ProbeResult, log: Callable[[str], None]) -> None:
         write_atomically(file, write)
     except (OSError, DiskFullError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        log(f"not cached, {file.parent} cannot be written: {reason}; give another --cache")
+        log(
+            f"not cached, {file.parent} cannot be written: {reason}; give another {option('cache')}"
+        )

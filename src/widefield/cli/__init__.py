@@ -44,10 +44,11 @@ def main() -> NoReturn:
 
 def _run(words: list[str]) -> None:
     # Slow, so that `main` has to handle signals first.
-    from widefield.cli.app import build_app, options_of_command
-    from widefield.core.input_errors import option_names
+    from widefield.cli.app import build_app
+    from widefield.cli.recipe_options import PYTHON_ONLY
+    from widefield.core.errors import command_line
 
-    with option_names(options_of_command(words)):
+    with command_line(PYTHON_ONLY):
         build_app(words)(words, exit_on_error=False, print_error=False)
     finish_output()
 

@@ -1,7 +1,6 @@
 """The command line with all commands, which are imported when they are called."""
 
 from importlib import import_module
-from inspect import signature
 from typing import Any
 
 from cyclopts import App
@@ -48,19 +47,6 @@ def build_app(words: list[str]) -> App:
             command = _command(name)
         app.command(command, name=name, help_epilogue=examples(name))
     return app
-
-
-def options_of_command(words: list[str]) -> list[str]:
-    """Return the names of the options of the command in `words`, with underscores."""
-    (name,) = words[:1] or ("",)
-    if name not in COMMANDS:
-        return []
-    names = [*signature(_command(name)).parameters]
-    if name in TAKE_SETTINGS:
-        from widefield.cli.recipe_options import all_options
-
-        names += [option.name for option in all_options()]
-    return names
 
 
 def _with_settings(name: str, words: list[str]) -> Any:

@@ -2,7 +2,7 @@
 
 from cyclopts import CycloptsError
 
-from widefield.core.input_errors import describe_error
+from widefield.core.errors import describe_error, option
 from widefield.core.lines import one_line
 
 _MEMORY = ("allocate memory", "out of memory", "not enough memory")
@@ -42,5 +42,5 @@ def _text_of(error: BaseException) -> str | None:
 
 def _about_memory(words: str) -> str:
     reason = f" ({words})" if words else ""
-    sizes = "batch_size, image_size or max_examples"
-    return f"not enough memory{reason}: choose smaller sizes, such as {sizes}"
+    *sizes, last = map(option, ("batch_size", "image_size", "max_examples"))
+    return f"not enough memory{reason}: choose a smaller {', '.join(sizes)} or {last}"

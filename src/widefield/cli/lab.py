@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from widefield.cli.help import grouped
 from widefield.cli.output import print_json, print_line, print_table
+from widefield.core.errors import option
 
 if TYPE_CHECKING:
     from widefield_labs.lab import Lab
@@ -80,7 +81,7 @@ def lab(
 
 def _check_unused(reason: str, options: dict[str, bool]) -> None:
     """Check that no options are set that would have no effect."""
-    words = [f"--{name.replace('_', '-')}" for name, is_set in options.items() if is_set]
+    words = [option(name) for name, is_set in options.items() if is_set]
     if words:
         raise ValueError(f"{reason}, or leave out {', '.join(words)}")
 
@@ -93,7 +94,7 @@ def _print_parameters(lab: "Lab", *, json: bool) -> None:
         print_json({p.name: {"default": p.default, "range": allowed(p.annotation)} for p in known})
         return
     print_line(f"{lab.name}: {lab.claim}\n\n{lab.explanation}\n")
-    rows = [[f"--{p.name.replace('_', '-')}", str(p.default), allowed(p.annotation)] for p in known]
+    rows = [[option(p.name), str(p.default), allowed(p.annotation)] for p in known]
     print_table("", ["parameter", "default", "range"], rows)
 
 

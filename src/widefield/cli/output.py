@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from widefield.core.input_errors import caller_names
 from widefield.core.names import printable
 
 _MAX_WIDTH = 10_000
@@ -41,7 +40,7 @@ class Notes:
 
     def print_others(self, notes: Iterable[str]) -> None:
         """Print the notes on stdout that were not printed before."""
-        for note in map(caller_names, notes):
+        for note in notes:
             if note not in self._printed:
                 print_line(f"note: {note}")
 

@@ -9,6 +9,7 @@ from cyclopts import Group, Parameter
 
 from widefield.cli.help import group, group_of, with_parameters
 from widefield.config.arguments import METHOD_NAMES, VIEW_NAMES, RecipeArguments
+from widefield.core.errors import option
 from widefield.core.names import check_name
 from widefield.core.validation import check
 
@@ -79,17 +80,7 @@ def check_settings(values: Mapping[str, Any], *, devices: Collection[str] = ()) 
         elif name == "device":
             check_name("device", value, (*typing.get_args(_hints()["device"]), *devices))
         elif name in hints and name not in ("encoder", "init", "teacher"):
-            check(option_of(name), hints[name], value)
-
-
-def option_of(name: str) -> str:
-    """Return how the command line spells a setting.
-
-    Example:
-        >>> option_of("batch_size")
-        '--batch-size'
-    """
-    return "--" + name.replace("_", "-")
+            check(option(name), hints[name], value)
 
 
 def options_of(words: list[str]) -> list[inspect.Parameter]:

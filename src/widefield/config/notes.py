@@ -15,6 +15,7 @@ from widefield.config.defaults import (
     method_with_settings,
 )
 from widefield.config.recipe import Recipe
+from widefield.core.errors import option
 from widefield.encoders import family_of
 from widefield.views import ViewSettings
 
@@ -42,18 +43,18 @@ def _on_method(recipe: Recipe, overrides: Collection[str]) -> str:
     """Return the note on the default method."""
     name = recipe.method.name
     if "teacher" in overrides:
-        reason = "the default with --teacher"
+        reason = f"the default with {option('teacher')}"
     elif method_with_settings(overrides):
         reason = "which has the settings that were given"
     elif recipe.init is not None:
-        reason = "the default with --init"
+        reason = f"the default with {option('init')}"
     elif recipe.epochs < LONG_RUN_EPOCHS:
         reason = f"the default below {LONG_RUN_EPOCHS} epochs"
     elif name == DEFAULT_METHOD:
         reason = f"the default above {MAX_STEPS_BETWEEN_VISITS} steps per epoch"
     else:
         reason = f"the default from {LONG_RUN_EPOCHS} epochs on"
-    return f"method {name}, {reason}: --method sets another"
+    return f"method {name}, {reason}: {option('method')} sets another"
 
 
 def _on_views(recipe: Recipe) -> str:
@@ -61,7 +62,10 @@ def _on_views(recipe: Recipe) -> str:
     name = recipe.views.names
     if name == ViewSettings().names:
         return ""
-    return f"views {name}, the default of {recipe.method.name} in short runs: --views sets others"
+    return (
+        f"views {name}, the default of {recipe.method.name} in short runs: {option('views')} sets "
+        "others"
+    )
 
 
 def _on_rate(recipe: Recipe) -> str:
@@ -73,7 +77,10 @@ def _on_rate(recipe: Recipe) -> str:
     lr, scale = recipe.method.lr, recipe.method.flat().get("head_lr_scale", 1.0)
     rows = f" and {lr * scale:g} for head rows" if scale == 1 / multiple != 1 else ""
     unknown = "" if is_tested else f"; {name} itself was not measured"
-    return f"learning rate {lr:g}{rows}, the default for {family}{unknown}: --lr sets another"
+    return (
+        f"learning rate {lr:g}{rows}, the default for {family}{unknown}: {option('lr')} sets "
+        "another"
+    )
 
 
 def _on_batch(recipe: Recipe) -> str:
@@ -81,7 +88,8 @@ def _on_batch(recipe: Recipe) -> str:
     if recipe.batch_size == Recipe.batch_size:
         return ""
     return (
-        f"batch size {recipe.batch_size}, because there are few examples: --batch-size sets another"
+        f"batch size {recipe.batch_size}, because there are few examples: {option('batch_size')} "
+        "sets another"
     )
 
 
@@ -100,9 +108,9 @@ def _on_steps(recipe: Recipe, per_epoch: int, overrides: Collection[str] | None)
         )
     return (
         f"{steps} steps in all are few, and features may be worse than raw pixels: "
-        f"--epochs {epochs} gives {epochs * per_epoch}"
+        f"{option('epochs', epochs)} gives {epochs * per_epoch}"
         + ("" if method == recipe.method.name else f" and takes {method}")
-        + (", or choose a smaller --batch-size" if per_epoch < 10 else "")
+        + (f", or choose a smaller {option('batch_size')}" if per_epoch < 10 else "")
     )
 
 
@@ -114,6 +122,6 @@ def _on_epochs(recipe: Recipe) -> str:
         return ""
     seen = "once" if epochs == 1 else f"{epochs} times"
     return (
-        f"each example is seen {seen}, and {name} needs {needed} epochs: --epochs {needed}, or "
-        f"--method {DEFAULT_METHOD}"
+        f"each example is seen {seen}, and {name} needs {needed} epochs: "
+        f"{option('epochs', needed)}, or {option('method', DEFAULT_METHOD)}"
     )

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from annotated_types import Ge, Gt, Le, Lt
 
+from widefield.core.errors import option
 from widefield.core.names import check_name
 from widefield.core.settings import Settings
 from widefield.core.types import Fit, PixelStorage, parse_size, size_text
@@ -195,5 +196,6 @@ def _check_setting(
     *others, last = known[name]
     methods = f"{', '.join(others)} and {last}" if others else last
     raise ValueError(
-        f"{name} is not a setting of {method.name} with views {views.names}: it is one of {methods}"
+        f"{option(name)} is not a setting of {method.name} with views {views.names}: it is one of "
+        f"{methods}"
     )

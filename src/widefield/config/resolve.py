@@ -16,6 +16,7 @@ from widefield.config.defaults import (
 from widefield.config.notes import notes_on
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, named_recipe
+from widefield.core.errors import option
 from widefield.core.hardware import choose_precision
 from widefield.core.memory import Memory
 from widefield.core.types import InputSpec, Kind, PixelStorage, Size, size_text
@@ -133,8 +134,8 @@ def resolve(
     result = _with_rates(replace(result, method=method), unset)
     if result.warmup_steps is not None and result.warmup_steps >= steps > 0:
         raise ValueError(
-            f"warmup_steps is {result.warmup_steps} and the run has {steps} steps: give more "
-            "epochs or a shorter warm-up"
+            f"{option('warmup_steps')} is {result.warmup_steps} and the run has {steps} steps: "
+            "give more epochs or a shorter warm-up"
         )
     return result, notes_on(result, per_epoch, unset=unset, overrides=overrides)
 
@@ -195,11 +196,14 @@ def _check_combination(recipe: Recipe, overrides: Mapping[str, Any]) -> None:
     """Check settings that exclude each other."""
     if "warmup_epochs" in overrides and recipe.warmup_epochs >= recipe.epochs:
         raise ValueError(
-            f"warmup_epochs is {recipe.warmup_epochs:g} and the run has {recipe.epochs} epochs: "
-            "give more epochs or a shorter warm-up"
+            f"{option('warmup_epochs')} is {recipe.warmup_epochs:g} and the run has "
+            f"{recipe.epochs} epochs: give more epochs or a shorter warm-up"
         )
     if overrides.keys() >= {"warmup_epochs", "warmup_steps"}:
-        raise ValueError("warmup_epochs and warmup_steps set the same warm-up: give one of them")
+        raise ValueError(
+            f"{option('warmup_epochs')} and {option('warmup_steps')} set the same warm-up: give "
+            "one of them"
+        )
     if recipe.optimizer == "lars" and recipe.decay_bias_and_norm:
         raise ValueError(
             "lars never decays biases and the gains of norms: give decay_bias_and_norm=False, "
@@ -223,7 +227,7 @@ def _with_init(recipe: Recipe, named: Collection[str], init: InitInfo) -> Recipe
     if config.rate is not None and rate not in (None, config.rate):
         raise ValueError(
             f"{recipe.init} was trained on sounds at {config.rate} Hz, not {rate}: leave "
-            "sample_rate out, or leave out init"
+            f"{option('sample_rate')} out, or leave out init"
         )
     return replace(recipe, encoder=settings, image_size=size, sample_rate=config.rate or rate)
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+from widefield.core.errors import option
+
 BUILT_IN_ENCODERS = ("random", "pixels")
 """Encoders that are named in place of a file or folder."""
 
@@ -116,7 +118,9 @@ def check_not_there(path: Path) -> None:
         ValueError: there is a file or a folder at `path`.
     """
     if os.path.lexists(path):
-        raise ValueError(f"{path} is already there: choose another name, or pass --overwrite")
+        raise ValueError(
+            f"{path} is already there: choose another name, or pass {option('overwrite', True)}"
+        )
 
 
 def check_folder_name(path: str | Path, *, here: bool = False) -> None:

@@ -6,6 +6,7 @@ import platform
 import torch
 
 from widefield.core.cpus import cpu_name, usable_cpus
+from widefield.core.errors import option
 from widefield.core.types import Precision
 
 
@@ -16,7 +17,9 @@ def choose_device(wanted: str) -> torch.device:
         ValueError: `wanted` is cuda and there is no GPU.
     """
     if wanted == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device cuda was asked for, but torch sees no GPU: use --device cpu")
+        raise ValueError(
+            f"device cuda was asked for, but torch sees no GPU: use {option('device', 'cpu')}"
+        )
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(wanted)

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from widefield.core.errors import option
 from widefield.core.torch_version import check_torch
 
 check_torch(torch.__version__)
@@ -196,7 +197,8 @@ def parse_size(size: ImageSize) -> Size:
     numbers: Sequence[Any] = str(size).split("x") if isinstance(size, int | str) else size
     if not 1 <= len(numbers) <= 2 or not all(str(x).isdecimal() and int(x) > 0 for x in numbers):
         raise ValueError(
-            f"image_size is {size!r}: give a side in pixels, or HEIGHTxWIDTH, such as 96x128"
+            f"{option('image_size')} is {size!r}: give a side in pixels, or HEIGHTxWIDTH, such as "
+            "96x128"
         )
     return int(numbers[0]), int(numbers[-1])
 

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
+from widefield.core.errors import option
 from widefield.core.memory import free_host_memory
 
 _FORMAT = 7
@@ -303,8 +304,8 @@ def _check_space(size: int, free_factor: int, folder: Path, why_not_encoded: str
             encoded = f"; they cannot stay encoded, because the data {why_not_encoded}"
         raise ValueError(
             f"decoded images need {_bytes(size)} and '{folder.parent}' has {_bytes(free)} free; "
-            f"set XDG_CACHE_HOME to a larger disk, choose a smaller image_size or max_examples"
-            f"{encoded}"
+            f"set XDG_CACHE_HOME to a larger disk, choose a smaller {option('image_size')} or "
+            f"{option('max_examples')}{encoded}"
         )
 
 

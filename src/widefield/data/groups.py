@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.core.errors import option
 from widefield.core.names import printable
 from widefield.data.examples import Examples
 
@@ -72,7 +73,7 @@ def held_out_groups(groups: NDArray[np.int64]) -> NDArray[np.bool_]:
     if len(ids) < 4:
         raise ValueError(
             f"{len(ids)} groups are too few to split: give four or more, or other data to fit on, "
-            "--train-data DATA"
+            f"{option('train_data', 'DATA')}"
         )
     chosen: NDArray[np.bool_] = np.isin(groups, ids[: max(2, round(len(ids) / 5))])
     return chosen

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.core import rng
+from widefield.core.errors import option
 from widefield.core.memory import free_device_memory
 from widefield.core.transfer import to_device
 from widefield.core.types import WHOLE, Batch, Crop, Place, Shard, to_floats
@@ -76,18 +77,18 @@ class Loader:
     ) -> None:
         if not 1 <= batch_size <= len(dataset):
             raise ValueError(
-                f"batch_size is {batch_size} and there are {len(dataset)} examples; "
+                f"{option('batch_size')} is {batch_size} and there are {len(dataset)} examples; "
                 f"choose 1 to {len(dataset)}"
             )
         if batch_size % shard.world:
             raise ValueError(
-                f"batch_size is {batch_size}, which {shard.world} processes cannot share evenly; "
-                f"choose a multiple of {shard.world}"
+                f"{option('batch_size')} is {batch_size}, which {shard.world} processes cannot "
+                f"share evenly; choose a multiple of {shard.world}"
             )
         if not drop_last and shard.world > 1:
             raise ValueError(
-                f"{shard.world} processes cannot share a last batch of any size: leave drop_last "
-                "as it is, or train in one process"
+                f"{shard.world} processes cannot share a last batch of any size: leave "
+                f"{option('drop_last')} as it is, or train in one process"
             )
         # The same number for each shard, or collective operations would deadlock.
         self.steps_per_epoch = steps_per_epoch(len(dataset), batch_size, drop_last=drop_last)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.center_fit import FITS
+from widefield.core.errors import option
 from widefield.core.types import Fit, Size
 from widefield.data.cache import Record
 from widefield.data.clips import Clips
@@ -52,11 +53,14 @@ def decoding_notes(record: Record, n: int, size: Size, fit: Fit) -> list[str]:
     notes = []
     if choices.get("resized"):
         cut = record.get("cut", 0.0)
+        keeping = (
+            f", which loses {cut:.0%} of their area: pretrain {option('fit', 'pad')} or squash "
+            "keeps it"
+        )
         notes.append(
             f"{choices['resized']} of {n} images brought to {size[0]}x{size[1]}: "
             + f"resized {FITS[fit]}"
-            + f", which loses {cut:.0%} of their area: pretrain --fit pad or squash keeps it"
-            * (cut >= _MIN_CUT)
+            + (keeping if cut >= _MIN_CUT else "")
         )
     if choices.get("deep"):
         outcome = " and were brought to 8"

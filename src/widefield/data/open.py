@@ -5,6 +5,7 @@ from typing import get_args
 
 import numpy as np
 
+from widefield.core.errors import option
 from widefield.core.names import check_name
 from widefield.core.types import (
     BlackWhite,
@@ -88,7 +89,7 @@ def open_dataset(
         ("image_size", None if size is None else min(size)),
     ):
         if value is not None and value < 1:
-            raise ValueError(f"{name} is {value}; expected at least 1")
+            raise ValueError(f"{option(name)} is {value}; expected at least 1")
     if black_white is not None and not is_black_white(black_white):
         raise ValueError(f"black_white is {black_white!r}; expected two numbers, black < white")
     check_name("fit", fit, get_args(Fit))
@@ -139,7 +140,8 @@ def _without_gaps(examples: Examples) -> Examples:
     """Return the examples without the tasks that some of them have no label of."""
     gaps = {task: int((y < 0).sum()) for task, y in examples.labels.items() if (y < 0).any()}
     notes = tuple(
-        f"{task!r} is left out: {count} examples have no label; --labels leaves these out instead"
+        f"{task!r} is left out: {count} examples have no label; {option('labels')} leaves these "
+        "out instead"
         for task, count in gaps.items()
     )
     return replace(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.core.errors import option
 from widefield.core.memory import check_memory
 from widefield.core.types import ProgressCallback, Size
 from widefield.data.cache import DecodingJournal, Record, cache_key, digest, load_or_build
@@ -115,8 +116,8 @@ def _steps(size: Size | None, seconds: float | None, rate: int) -> int:
     """Return T, the samples of an example."""
     if size is not None and size[0] != 1:
         raise ValueError(
-            f"these are sounds, and images of {size[0]}x{size[1]} were requested: leave image_size "
-            "out; seconds sets the length of an example"
+            f"these are sounds, and images of {size[0]}x{size[1]} were requested: leave "
+            f"{option('image_size')} out; seconds sets the length of an example"
         )
     steps = size[1] if size is not None else round((seconds or SECONDS) * rate)
     if steps < _SHORTEST:

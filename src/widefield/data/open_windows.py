@@ -1,5 +1,6 @@
 """Opening of windows: examples of height 1, whose width is time."""
 
+from widefield.core.errors import option
 from widefield.core.types import Size
 from widefield.data.dataset import Dataset
 from widefield.data.examples import Examples
@@ -27,7 +28,7 @@ def open_windows(
         expected = f"{size[1]} steps" if size[0] == 1 else f"images of {size[0]}x{size[1]}"
         raise ValueError(
             f"'{spec.base}' holds windows of {steps} steps, and {expected} were requested; cut the "
-            "windows to that length, or leave image_size out"
+            f"windows to that length, or leave {option('image_size')} out"
         )
     rows = balanced_subset(examples.labels, split_rows(examples, spec), max_examples)
     whole = len(rows) == len(examples.names)

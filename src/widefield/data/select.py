@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.core.errors import option
 from widefield.data.examples import Examples
 from widefield.data.groups import held_out_groups
 from widefield.data.spec import BUILT_IN, Spec
@@ -54,8 +55,8 @@ def balanced_subset(
         return rows
     if max_examples > len(rows):
         raise ValueError(
-            f"max_examples is {max_examples} and there are {len(rows)} examples; choose a smaller "
-            "max_examples"
+            f"{option('max_examples')} is {max_examples} and there are {len(rows)} examples; "
+            f"choose a smaller {option('max_examples')}"
         )
     rank = np.arange(len(rows))
     for first_task in list(labels.values())[:1]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from widefield.core.batch import check_examples
+from widefield.core.errors import option
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
@@ -293,7 +294,7 @@ def encoder_config(
             )
         stem = "native"
         if not zero_init_last:
-            raise ValueError(f"{name} has no zero_init_last: leave it out")
+            raise ValueError(f"{name} has no {option('zero_init_last')}: leave it out")
     else:
         arguments = dict(VARIANTS.get(model) or {"model_name": timm_name(model)})
         arguments |= {"pretrained": False, "num_classes": 0, "in_chans": channels}
@@ -305,7 +306,8 @@ def encoder_config(
         if not zero_init_last:
             if family_of(arguments["model_name"]) != "resnet":
                 raise ValueError(
-                    f"encoder {name!r} has no residual blocks for zero_init_last: leave it out"
+                    f"encoder {name!r} has no residual blocks for {option('zero_init_last')}: "
+                    "leave it out"
                 )
             arguments["zero_init_last"] = False
         # Spectrograms are coarse already, and the small stem takes seven times as long on them.

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 
+from widefield.core.errors import option
 from widefield.core.types import Size
 from widefield.encoders.encoder import Encoder
 
@@ -23,7 +24,11 @@ def infer_dim(build: Callable[[Size], Encoder], size: Size) -> int:
     sides = sorted(_SIDES, key=lambda side: abs(side - max(size)))
     nearest = (side for side in sides if not isinstance(_try_size(build, (side, side)), str))
     side = next(nearest, None)
-    hint = "choose another encoder" if side is None else f"choose --image-size {side}, for example"
+    hint = (
+        "choose another encoder"
+        if side is None
+        else f"choose {option('image_size', side)}, for example"
+    )
     raise ValueError(f"the encoder cannot take images of {size[0]}x{size[1]} ({result}): {hint}")
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from widefield.core.errors import option
 from widefield.core.lines import one_line
 from widefield.core.modes import eval_mode
 from widefield.core.types import Size
@@ -80,7 +81,7 @@ def given_network(name: str) -> OwnNetwork:
         )
     raise ValueError(
         f"the network is code of yours, {name}, and is executed only if you name it: append "
-        f"@{name} to the run, or give --encoder {name} to pretrain"
+        f"@{name} to the run, or give {option('encoder', name)} to pretrain"
     )
 
 

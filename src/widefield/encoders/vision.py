@@ -6,6 +6,7 @@ from typing import Any
 from torch import nn
 from torchvision import models
 
+from widefield.core.errors import option
 from widefield.core.types import Size
 
 TORCHVISION = "torchvision:"
@@ -77,7 +78,7 @@ def _side(name: str, size: Size) -> int:
     if size[0] != size[1] or size[0] % patch:
         raise ValueError(
             f"torchvision:{name} takes squares of whole {patch}x{patch} patches, not "
-            f"{size[0]}x{size[1]} pixels: choose an image_size that {patch} divides"
+            f"{size[0]}x{size[1]} pixels: choose an {option('image_size')} that {patch} divides"
         )
     return size[0]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from widefield.core.errors import option
 from widefield.core.gather import rank_and_world
 from widefield.core.names import check_name
 from widefield.head.storage.base import RowState
@@ -40,7 +41,7 @@ def check_rate(lr: float, weight_decay: float) -> None:
     if lr * weight_decay >= 1:
         raise ValueError(
             f"head learning rate {lr:g} times weight decay {weight_decay:g} reaches 1: "
-            "lower lr, head_lr_scale or weight_decay"
+            f"lower lr, {option('head_lr_scale')} or {option('weight_decay')}"
         )
 
 

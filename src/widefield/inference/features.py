@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 from torch import Tensor, nn
 
+from widefield.core.errors import option
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.logmel import FrontEnd
 from widefield.core.modes import on_device
@@ -104,7 +105,8 @@ class FeatureExtractor:
             )
         if self.dim is not None and self.kind != "wide":
             raise ValueError(
-                f"dim {self.dim} is for wide features: add --features wide, or leave it out"
+                f"dim {self.dim} is for wide features: add {option('features', 'wide')}, or leave "
+                "it out"
             )
 
     @property
@@ -162,8 +164,8 @@ class FeatureExtractor:
         wanted = parse_size(size)
         if self.run is not None or self.kind_of_data not in (None, "images"):
             raise ValueError(
-                f"{printable(self.name)} was trained on examples of its own size: leave image_size "
-                "out"
+                f"{printable(self.name)} was trained on examples of its own size: leave "
+                f"{option('image_size')} out"
             )
         encoder, notes = self.encoder, tuple[str, ...]()
         if isinstance(encoder, Encoder) and encoder.config.image_size != wanted:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from widefield.config.recipe import Recipe
+from widefield.core.errors import option
 from widefield.core.names import printable
 from widefield.data import Dataset
 from widefield.encoders import (
@@ -113,8 +114,8 @@ def check_published(name: str, *, download: bool) -> None:
         return
     if not download:
         raise ValueError(
-            f"no weights of {name} are on this machine: add --download to fetch them, or give "
-            f"a file of them, FILE@{name.removeprefix('timm:')}"
+            f"no weights of {name} are on this machine: add {option('download', True)} to fetch "
+            f"them, or give a file of them, FILE@{name.removeprefix('timm:')}"
         )
     download_weights(name)
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args, overload
 
 from torch import nn
 
-from widefield.core.input_errors import input_errors
+from widefield.core.errors import input_errors
 from widefield.core.names import check_name
 from widefield.core.types import InputSpec
 from widefield.encoders import (

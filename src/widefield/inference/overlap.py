@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core import rng
+from widefield.core.errors import option
 from widefield.data import Dataset, same_images
 from widefield.inference.splits import TrainTest, checked, split_by_hash
 from widefield.probes.near_copies import (
@@ -47,7 +48,7 @@ def overlap_note(test: Dataset, train: Dataset) -> list[str]:
     text = f"of {len(test)} test {test.kind}, {count} occur in the training data of the probe"
     if count < _SMALL_OVERLAP * len(test):
         return [f"{text}, which raises the score by at most {100 * count / len(test):.1f} points"]
-    hint = "score on others, as DATA:test with --train-data DATA:train does"
+    hint = f"score on others, as DATA:test with {option('train_data', 'DATA:train')} does"
     if set(test.paths).isdisjoint(train.paths):  # different files with the same content
         hint = "leave out the copies, which widefield explore lists"
     return [f"{text}, so the score is biased: {hint}"]

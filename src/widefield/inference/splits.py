@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.core import rng
+from widefield.core.errors import option
 from widefield.data import Dataset, count_of_source, open_dataset, same_images, to_test_split
 from widefield.data.groups import FOLDER, REGEX, held_out_groups
 from widefield.data.labels import LabelTable
@@ -116,14 +117,14 @@ def open_train_test(
             to fit on.
     """
     if max_examples is not None and max_examples < 1:
-        raise ValueError(f"max_examples is {max_examples}; expected at least 1")
+        raise ValueError(f"{option('max_examples')} is {max_examples}; expected at least 1")
     excluded: tuple[str, ...] = ()
     open_data = partial(extractor.open, quiet=quiet, labels=labels, group=group)
     if train_data is not None:
         if labels is not None:
             raise ValueError(
                 "labels are for data that are split into training and test data: leave "
-                "--train-data out"
+                f"{option('train_data')} out"
             )
         train = open_data(train_data, max_examples=max_examples, seed=seed)
         source = test_source(extractor, data)
@@ -216,12 +217,13 @@ def training_data(run: RunFolder, *, group: str | None = None, quiet: bool = Fal
     Raises:
         ValueError: the data changed, or are one part of a split by other groups.
     """
-    data = run_source(run, "give data to fit on, --train-data DATA")
+    data = run_source(run, f"give data to fit on, {option('train_data', 'DATA')}")
     own = run.group()
     group, spec = own if group is None else group, parse(data)
     if group != own and spec.split is not None and spec.base not in BUILT_IN:
         raise ValueError(
-            f"{data} was split without these groups when the run began: give it as --train-data"
+            f"{data} was split without these groups when the run began: give it as "
+            f"{option('train_data')}"
         )
     with images_progress(quiet, "reading images") as progress:
         options = run.recipe().data_options() | run.form()
@@ -283,7 +285,7 @@ def _with_split(text: str, labels: LabelTable | None) -> str:
     """Return a source with its train split, unless it names a split."""
     spec = parse(text)
     if labels is not None and spec.base in BUILT_IN:  # its splits have the same example names
-        raise ValueError(f"{spec.base} has labels of its own: leave --labels out")
+        raise ValueError(f"{spec.base} has labels of its own: leave {option('labels')} out")
     return str(replace(spec, split="train")) if spec.split is None else text
 
 

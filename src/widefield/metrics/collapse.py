@@ -5,6 +5,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from widefield.core.errors import option
 from widefield.metrics import spectrum
 
 FeatureState = Literal["healthy", "collapsing", "collapsed"]
@@ -12,10 +13,6 @@ FeatureState = Literal["healthy", "collapsing", "collapsed"]
 _SAME = (
     "all images have nearly the same features: lower the learning rate and check that the loss "
     "separates different images"
-)
-_FLAT = (
-    "the features vary along too few directions: try stronger views, less weight decay or another "
-    "method, or with diet --normalize"
 )
 
 
@@ -81,7 +78,11 @@ def health(h: Tensor | spectrum.Spectrum) -> Health:
     if spread < 0.05:
         hint, state = _SAME, "collapsed" if spread < 0.01 else "collapsing"
     elif outside < 0.02 or rank < min(8, (1 + possible) / 2):
-        hint, state = _FLAT, "collapsed" if outside < 0.01 else "collapsing"
+        state = "collapsed" if outside < 0.01 else "collapsing"
+        hint = (
+            "the features vary along too few directions: try stronger views, less weight decay or "
+            f"another method, or with diet {option('normalize', True)}"
+        )
     return Health(
         effective_rank=rank,
         possible_rank=possible,

@@ -22,6 +22,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch.nn import functional
 
+from widefield.core.errors import option
 from widefield.metrics import neighbor_graph
 from widefield.metrics.groups import COPY
 from widefield.probes.features import pixels
@@ -47,7 +48,7 @@ def copies_text(found: str, scores: Sequence[str]) -> str:
     values = "; ".join(scores) or "nothing is left to score"
     return (
         f"{found} among the examples that the probe was fitted on; accuracy without them: "
-        f"{values}. Give --group for frames, slices or tiles of one source"
+        f"{values}. Give {option('group')} for frames, slices or tiles of one source"
     )
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from widefield.config.defaults import with_balance
 from widefield.config.recipe import Recipe
+from widefield.core.errors import option
 from widefield.core.hardware import choose_precision
 from widefield.core.memory import check_memory
 from widefield.core.modes import eval_mode
@@ -194,8 +195,8 @@ def _check_batch_size(recipe: Recipe, shard: Shard) -> None:
     examples = "the examples of a batch"
     does = f"normalizes over {examples}" if gather is None else f"contrasts {examples}"
     raise ValueError(
-        f"{recipe.method.name} {does}, and there would be "
-        f"{group_size} in each process: choose a batch_size of {2 * shard.world} or more"
+        f"{recipe.method.name} {does}, and there would be {group_size} in each process: choose a "
+        f"{option('batch_size')} of {2 * shard.world} or more"
     )
 
 
@@ -211,8 +212,8 @@ def _check_micro_batch(
             trial(_blank(data, device))
     except ValueError as error:
         raise ValueError(
-            f"{recipe.encoder.name} normalizes over examples, and micro_batch 1 gives it one at a "
-            "time: choose a micro_batch of 2 or more"
+            f"{recipe.encoder.name} normalizes over examples, and {option('micro_batch', 1)} gives "
+            f"it one at a time: choose a {option('micro_batch')} of 2 or more"
         ) from error
 
 

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 import torch
 
+from widefield.core.errors import option
 from widefield.core.files import (
     DiskFullError,
     check_plain_file,
@@ -42,10 +43,11 @@ def disk_full_errors(path: Path, *, last: Path) -> Iterator[None]:
         if not isinstance(error, DiskFullError) and not disk_is_full(error):
             raise
         has_run = last.exists() or (last.parents[1] / "run.yaml").exists()  # else it was removed
+        resuming = f" with {option('resume', True)}" if has_run else ""
         raise ValueError(
             f"no space left on the disk for {path}: "
             f"{'the last checkpoint is whole' if last.exists() else 'there is no checkpoint yet'}; "
-            f"make room and run again{' with --resume' if has_run else ''}"
+            f"make room and run again{resuming}"
         ) from error
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from widefield.core.errors import option
+
 if TYPE_CHECKING:
     from widefield.config.recipe import CompileMode, Recipe
 
@@ -68,8 +70,8 @@ def check_compile(recipe: "Recipe", device: torch.device) -> None:
     mode = recipe.compile
     if mode == "reduce-overhead" and recipe.micro_batch is not None:
         raise ValueError(
-            "CUDA graphs have the memory of a whole step, and micro_batch recomputes its parts: "
-            "choose compile default, or leave micro_batch out"
+            f"CUDA graphs have the memory of a whole step, and {option('micro_batch')} recomputes "
+            f"its parts: choose compile default, or leave {option('micro_batch')} out"
         )
     if mode == "none" or device.type == "cuda":
         return

@@ -10,6 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, distributed
 
+from widefield.core.errors import option
 from widefield.core.hardware import choose_precision
 from widefield.core.types import Precision, Shard
 from widefield.train.compute import Compute
@@ -106,7 +107,7 @@ class DistributedContext:
             raise ValueError(
                 f"rank {self.shard.rank} of {self.shard.world} stops, because another rank ended "
                 f"or did not answer for {_TIMEOUT.seconds // 60} minutes: see what that one says, "
-                "and start all of them again with --resume"
+                f"and start all of them again with {option('resume', True)}"
             ) from error
 
 

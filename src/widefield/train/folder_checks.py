@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from widefield.core.errors import option
 from widefield.core.files import is_temp_file
 
 SETTINGS_FILE = "run.yaml"
@@ -22,10 +23,11 @@ def check_empty(folder: Path) -> None:
     """
     if os.path.lexists(folder / SETTINGS_FILE):
         raise ValueError(
-            f"{folder} already holds a run: go on with --resume, or choose another --out"
+            f"{folder} already holds a run: go on with {option('resume', True)}, or choose another "
+            f"{option('out')}"
         )
     if folder.exists() and (not folder.is_dir() or _has_files(folder)):
-        raise ValueError(f"{folder} is not an empty folder: choose another --out")
+        raise ValueError(f"{folder} is not an empty folder: choose another {option('out')}")
 
 
 def check_is_run(folder: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from widefield.core.errors import option
 from widefield.train.compute import Compute
 from widefield.train.state import TrainState
 from widefield.train.step import StepMetrics, TrainStep
@@ -45,7 +46,7 @@ class Trainer:
             if not math.isfinite(loss):
                 raise ValueError(
                     f"the loss is {loss} after epoch {state.epoch}: lower lr or use "
-                    "--precision 32, and start again with another --out"
+                    f"{option('precision', 32)}, and start again with another {option('out')}"
                 )
             on_epoch(metrics)
 

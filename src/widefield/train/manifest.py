@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from widefield.core.errors import option
 from widefield.core.files import write_atomically
 from widefield.core.memory import check_memory
 from widefield.data import Dataset
@@ -154,10 +155,15 @@ class Manifest:
                 change = f"labels of task {task!r} differ"
         if change:
             only_new = not allow_new and set(used["path"].to_pylist()) < set(dataset.paths)
-            hint = "add new examples with --resume and more --epochs" if only_new else "restore it"
+            hint = (
+                f"add new examples with {option('resume', True)} and more {option('epochs')}"
+                if only_new
+                else "restore it"
+            )
             raise ValueError(
                 f"the data changed since the run began: {change}; {hint}, or go on from its "
-                f"encoder in a new run: --init {self.file.parent} with another --out"
+                f"encoder in a new run: {option('init', self.file.parent)} with another "
+                f"{option('out')}"
             )
         return len(dataset) - n
 

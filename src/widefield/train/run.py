@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 
 from widefield.config.recipe import Recipe
+from widefield.core.errors import option
 from widefield.data import Dataset, Loader, steps_per_epoch
 from widefield.encoders import Encoder, first_invalid, save_encoder, save_readout
 from widefield.methods import Projector, save_projector
@@ -186,7 +187,7 @@ class PretrainRun:
         if new and saved["epoch"] == self.recipe.epochs:
             raise ValueError(
                 f"{new} examples are new and all {saved['epoch']} epochs of the run in "
-                f"{folder.path} are done: give more --epochs"
+                f"{folder.path} are done: give more {option('epochs')}"
             )
         self._restore(saved, new)
         ranks.on_rank_zero(lambda: self._save_missing_encoder(growth))
@@ -221,7 +222,7 @@ class PretrainRun:
             if new:
                 raise ValueError(
                     f"{self.recipe.method.name} has weights for each example or class: none can be "
-                    f"added: start another run, with --init {self.folder.path}"
+                    f"added: start another run, with {option('init', self.folder.path)}"
                 ) from error
             raise ValueError(INVALID_CHECKPOINT.format(self.folder.last_checkpoint)) from error
         seed = rank_seed(self.recipe, ranks.shard, state.step)
@@ -412,7 +413,8 @@ class PretrainRun:
         if self.ranks.max(tensor_name is not None):
             raise ValueError(
                 f"the weights are NaN or infinite after step {self.state.step} ({tensor_name}): "
-                "lower lr or use --precision 32, and start again with another --out"
+                f"lower lr or use {option('precision', 32)}, and start again with another "
+                f"{option('out')}"
             )
         start_time = time.monotonic()
         state = self.state.state_dict() | {

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.config.recipe import Recipe
+from widefield.core.errors import option
 from widefield.core.files import make_folders, remove_empty, write_atomically
 from widefield.core.names import printable
 from widefield.core.plain_yaml import read_yaml, yaml_text
@@ -151,7 +152,7 @@ class RunFolder:
         if trained or os.path.lexists(self.path / ENCODER_FILE):
             raise ValueError(
                 f"the run in {self.path} has trained, and its {self.last_checkpoint.name} is gone: "
-                "restore it, or start a new run with another --out"
+                f"restore it, or start a new run with another {option('out')}"
             )
         return False
 
@@ -315,7 +316,7 @@ class RunFolder:
         if change is not None:
             raise ValueError(
                 f"{self.settings_file} was edited since the checkpoint: {change}; write that back, "
-                "or start a new run with another --out"
+                f"or start a new run with another {option('out')}"
             )
         raise ValueError(CHANGED_MESSAGE.format(self.manifest.file))
 

@@ -5,6 +5,7 @@ from timm.layers.norm_act import BatchNormAct2d
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from widefield.core.errors import option
 from widefield.core.gather import gather, rank_and_world
 
 
@@ -89,7 +90,8 @@ def synchronize_batch_norm(model: nn.Module) -> None:
         kind = _SYNCHRONIZED.get(type(module))
         if kind is None:
             raise ValueError(
-                f"sync_batch_norm cannot synchronize {name}, a {type(module).__name__}: use "
-                "torch's BatchNorm1d or BatchNorm2d there, or leave sync_batch_norm out"
+                f"{option('sync_batch_norm')} cannot synchronize {name}, a "
+                f"{type(module).__name__}: use torch's BatchNorm1d or BatchNorm2d there, or leave "
+                f"{option('sync_batch_norm')} out"
             )
         module.__class__ = kind  # in place, so that optimizers and hooks keep it

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.core.errors import input_errors
 from widefield.core.files import checked_output
-from widefield.core.input_errors import input_errors
 from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
 from widefield.data.decisions import read_excluded

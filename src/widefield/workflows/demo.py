@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from widefield.config.defaults import DEFAULT_METHOD
+from widefield.core.errors import option
 from widefield.core.types import OnNote, Score
 from widefield.inference.run_views import run_views
 from widefield.inference.splits import training_data
@@ -108,7 +109,7 @@ def demo(
     """
     start_time, folder = time.monotonic(), Path(out)
     if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"{folder} is not empty: delete it, or choose another --out")
+        raise ValueError(f"{folder} is not empty: delete it, or choose another {option('out')}")
     preset = _preset(audio=audio, windows=windows, data=data)
     common: dict[str, Any] = {"quiet": quiet, "on_note": on_note}
     trained = pretrain(
@@ -159,7 +160,9 @@ def _preset(*, audio: bool, windows: bool, data: str | Path | None) -> Preset:
     if audio and windows:
         raise ValueError("audio and windows are two demos: choose one")
     if data is not None and not audio:
-        raise ValueError("data is for the demo on sounds: add --audio, or leave data out")
+        raise ValueError(
+            f"data is for the demo on sounds: add {option('audio', True)}, or leave data out"
+        )
     if data is not None:
         return replace(
             WORD_PRESET, train=f"{data}:train+background", test=f"{data}:test+background"

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.config.defaults import DEFAULT_METHOD, views_for
+from widefield.core.errors import input_errors
 from widefield.core.files import checked_output, write_atomically
-from widefield.core.input_errors import input_errors
 from widefield.core.types import ImageSize, OnNote, parse_size
 from widefield.data import Dataset, open_dataset
 from widefield.data.source import Data

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from widefield.core.errors import input_errors
 from widefield.core.files import check_folder_name, checked_output, write_atomically
-from widefield.core.input_errors import input_errors
 from widefield.core.types import ImageSize, OnNote
 from widefield.data.source import Data
 from widefield.inference.features import FeatureKind, send_notes

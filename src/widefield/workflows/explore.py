@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from widefield.core.errors import input_errors
 from widefield.core.files import checked_output
-from widefield.core.input_errors import input_errors
 from widefield.core.types import ImageSize, OnNote
 from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels, read_labels

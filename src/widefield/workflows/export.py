@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from widefield.core.errors import input_errors, option
 from widefield.core.files import check_folder_name, checked_output, write_atomically
-from widefield.core.input_errors import input_errors
 from widefield.core.names import check_name
 from widefield.encoders import (
     MODEL_FILES,
@@ -93,7 +93,7 @@ def export(
         if not overwrite:
             raise ValueError(
                 f"{config} is already there, and {out.name} needs its name: choose another one, or "
-                "pass --overwrite"
+                f"pass {option('overwrite', True)}"
             )
         if not is_config(config):
             raise ValueError(

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
+from widefield.core.errors import input_errors, option
 from widefield.core.hardware import choose_device, choose_precision
-from widefield.core.input_errors import input_errors
 from widefield.core.types import Batch, OnNote, Part
 from widefield.data import Dataset, open_dataset, steps_per_epoch
 from widefield.data.source import Data
@@ -89,10 +89,14 @@ def plan(
     check_threads(threads)
     if examples is not None:
         if data is not None:
-            raise ValueError("--examples plans without data: give DATA, or --examples")
+            raise ValueError(
+                f"{option('examples')} plans without data: give DATA, or {option('examples')}"
+            )
         return plan_examples(examples, recipe, settings)
     if data is None:
-        raise ValueError("there is nothing to plan for: give DATA, or --examples 1e8")
+        raise ValueError(
+            f"there is nothing to plan for: give DATA, or {option('examples')}, such as 1e8"
+        )
     setup = Setup(data, recipe, settings, download=download)
     check_compile(setup.recipe, choose_device(setup.recipe.device))
     dataset = open_dataset(data, **setup.recipe.data_options(), group=group)

@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from widefield.config.recipe import Recipe
 from widefield.config.resolve import RunContext, check, resolve
+from widefield.core.errors import option
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.memory import Memory, host_memory
 from widefield.core.names import check_name
@@ -48,12 +49,14 @@ def plan_examples(examples: float, recipe: str | Recipe, settings: Mapping[str, 
     count = int(examples)
     for name in _NEEDS_DATA:
         if settings.get(name) is not None:
-            raise ValueError(f"{name} needs data: give DATA, or leave {name} out")
+            raise ValueError(f"{name} needs data: give DATA, or leave {option(name)} out")
     device, published = _device(settings.get("device") or "auto")
     overrides = {**settings, "device": device.type}
     size = check(recipe, overrides).image_size
     if size is None:
-        raise ValueError("nothing says how large the images are: give image_size, such as 224")
+        raise ValueError(
+            f"nothing says how large the images are: give {option('image_size')}, such as 224"
+        )
     context = RunContext(
         examples=count,
         image_size=as_size(parse_size(size)),
@@ -67,7 +70,7 @@ def plan_examples(examples: float, recipe: str | Recipe, settings: Mapping[str, 
     resolved, notes = resolve(recipe, overrides, context)
     if count < resolved.batch_size:
         raise ValueError(
-            f"batch_size is {resolved.batch_size} and there are {count} examples; "
+            f"{option('batch_size')} is {resolved.batch_size} and there are {count} examples; "
             f"choose 1 to {count}"
         )
     with torch.random.fork_rng(enabled=True):

@@ -14,9 +14,9 @@ from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
 from widefield.config.resolve import without_auto
 from widefield.core.cpus import usable_cpus
+from widefield.core.errors import input_errors, option
 from widefield.core.files import check_folder_name
 from widefield.core.hardware import choose_device, choose_precision, machine
-from widefield.core.input_errors import input_errors
 from widefield.core.names import printable
 from widefield.core.types import OnNote
 from widefield.data import Dataset, absolute, open_dataset
@@ -226,7 +226,8 @@ def _gather_note(recipe: Recipe, ranks: DistributedContext) -> tuple[str, ...]:
         return ()
     return (
         f"{world} processes: each contrasts the {recipe.batch_size // world} examples of its own "
-        f"part of a batch, not all {recipe.batch_size}: --gather-distributed contrasts all",
+        f"part of a batch, not all {recipe.batch_size}: {option('gather_distributed', True)} "
+        "contrasts all",
     )
 
 
@@ -253,7 +254,7 @@ def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
         if name not in RESUME_SETTINGS and value != before.get(name) and not unset:
             raise ValueError(
                 f"the run in {folder.path} has {name} {before.get(name)!r}, not {value!r}: "
-                f"resume without {name}, or start a new run with another --out"
+                f"resume without {option(name)}, or start a new run with another {option('out')}"
             )
     return recipe.changed({name: after[name] for name in RESUME_SETTINGS})
 
@@ -269,8 +270,8 @@ def _group_to_resume(folder: RunFolder, group: str | None) -> str | None:
     before = folder.group()
     if group not in (None, before):
         raise ValueError(
-            f"the run in {folder.path} has group {before!r}, not {group!r}: resume without group, "
-            "or start a new run with another --out"
+            f"the run in {folder.path} has group {before!r}, not {group!r}: resume without "
+            f"{option('group')}, or start a new run with another {option('out')}"
         )
     return before
 

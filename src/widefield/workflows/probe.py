@@ -7,7 +7,7 @@ from typing import cast, get_args
 
 import numpy as np
 
-from widefield.core.input_errors import input_errors
+from widefield.core.errors import input_errors, option
 from widefield.core.names import check_name
 from widefield.core.types import ImageSize, OnNote, Score
 from widefield.data import Dataset
@@ -133,7 +133,8 @@ def probe(
             train = training_data(extractor.run, group=group, quiet=quiet)
         else:
             raise ValueError(
-                f"{extractor.name} is not a widefield run: give data to fit on, --train-data DATA"
+                f"{extractor.name} is not a widefield run: give data to fit on, "
+                f"{option('train_data', 'DATA')}"
             )
         test = extractor.open(
             test_source(extractor, data),
@@ -152,8 +153,8 @@ def probe(
     if protocol == "feature-dropout":
         if train.targets:
             raise ValueError(
-                "the protocol feature-dropout takes classes only: choose --protocol linear, or a "
-                "--task of classes"
+                "the protocol feature-dropout takes classes only: choose "
+                f"{option('protocol', 'linear')}, or a {option('task')} of classes"
             )
         policy, views = training_views(extractor, train)
         score_both = partial(score_readouts_by_sgd, views=views)
@@ -255,7 +256,7 @@ def _split(
 ) -> TrainTest:
     """Split `data` as `open_train_test` does, but take `max_examples` test examples."""
     if max_examples is not None and max_examples < 1:  # checked before images are read
-        raise ValueError(f"max_examples is {max_examples}; expected at least 1")
+        raise ValueError(f"{option('max_examples')} is {max_examples}; expected at least 1")
     if isinstance(data, str | Path):  # `open_train_test` adds the other split
         data = str(replace(parse(spec_text(data)), split="train"))
     sets = open_train_test(
@@ -294,8 +295,8 @@ def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:
     if not shared:
         raise ValueError(
             f"{train.spec} and {test.spec} share no labeled task: give data with first-level "
-            "subfolders or label arrays, --labels, or other data to fit on, --train-data DATA, or "
-            "plant a feature such as +digits in both"
+            f"subfolders or label arrays, {option('labels')}, or other data to fit on, "
+            f"{option('train_data', 'DATA')}, or plant a feature such as +digits in both"
         )
     return checked(data.only(*(shared if task is None else [task])))
 

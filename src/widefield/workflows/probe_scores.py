@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
+from widefield.core.errors import option
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.modes import on_device
 from widefield.data import Dataset
@@ -203,10 +204,10 @@ def _check_views(views: Augmentation, names: str, train: Dataset) -> None:
     if views.gradient_calls:
         raise ValueError(
             f"views {names!r} need the gradient of the loss of the run, which a probe lacks: "
-            "choose --protocol linear"
+            f"choose {option('protocol', 'linear')}"
         )
     if views.needs_mask and not train.masks(np.zeros(1, dtype=np.int64)).any():
         raise ValueError(
             f"views {names!r} need the mask of a planted object, and there is none in "
-            f"{train.spec!r}: fit on data with one, or choose --protocol linear"
+            f"{train.spec!r}: fit on data with one, or choose {option('protocol', 'linear')}"
         )

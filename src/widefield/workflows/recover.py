@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from widefield.core.errors import input_errors, option
 from widefield.core.files import check_folder_name, check_writable
 from widefield.core.hardware import choose_device, choose_precision
-from widefield.core.input_errors import input_errors
 from widefield.core.types import OnNote
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
@@ -84,7 +84,7 @@ class Recovery:
                 lines.append(
                     f"{name} is not recovered: {100 * task.share:.0f} % of the gap between pooled "
                     f"and wide features is closed, and at least {100 * GOAL:.0f} % are expected; "
-                    "give more --epochs, or take features wide"
+                    f"give more {option('epochs')}, or take features wide"
                 )
             elif name != self.feature and task.change.difference < -MAX_DECREASE:
                 lines.append(f"{name} decreased by {-100 * task.change.difference:.1f} points")
@@ -202,7 +202,7 @@ def recover(
 
 def _check_new(out: Path) -> None:
     if os.path.lexists(out) and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is not an empty folder: choose another --out")
+        raise ValueError(f"{out} is not an empty folder: choose another {option('out')}")
     check_writable(out)
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from widefield.core.errors import input_errors
 from widefield.core.files import checked_output, write_atomically
-from widefield.core.input_errors import input_errors
 from widefield.core.scale import unit_rows
 from widefield.core.types import OnNote
 from widefield.data import Dataset

@@ -13,6 +13,7 @@ from rich.console import Console
 from torch import Tensor
 
 from widefield.config.recipe import Recipe
+from widefield.core.errors import option
 from widefield.core.files import write_atomically
 from widefield.core.names import printable
 from widefield.data import Dataset
@@ -31,7 +32,9 @@ def check_teachers(recipe: Recipe) -> None:
         ValueError: it has none.
     """
     if isinstance(recipe.method, DistillConfig) and not recipe.method.teacher:
-        raise ValueError("distill predicts the features of a teacher: give --teacher ENCODER")
+        raise ValueError(
+            f"distill predicts the features of a teacher: give {option('teacher', 'ENCODER')}"
+        )
 
 
 def write_targets(
@@ -75,7 +78,7 @@ def write_targets(
     if own and not consent:
         raise ValueError(
             f"the teacher {own[0]} is code of yours, and is executed only if you name it: give "
-            "--teacher again"
+            f"{option('teacher')} again"
         )
     for name in method.teacher:
         check_published(name, download=download)

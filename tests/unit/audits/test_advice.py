@@ -12,6 +12,7 @@ from made_audit import audited, task
 from widefield.audits.advice import advice
 from widefield.config.recipes import make_recipe
 from widefield.config.resolve import RunContext, resolve
+from widefield.core.errors import command_line
 from widefield.core.memory import Memory
 from widefield.methods import METHODS
 from widefield.train.run_dir import FORMAT, RunFolder
@@ -31,7 +32,8 @@ def topics(steps: tuple[str, ...]) -> list[str]:
 
 
 def test_a_foreign_encoder_is_told_in_words() -> None:
-    steps = advice(audited(letters=0.9, shape=0.5, digit=0.2))
+    with command_line():
+        steps = advice(audited(letters=0.9, shape=0.5, digit=0.2))
     assert topics(steps) == ["Views", "Method", "More training"]
     assert named(" ".join(steps)) <= {"compare"}
     assert "shape and digit" in steps[0]
@@ -49,7 +51,8 @@ def test_a_foreign_encoder_is_told_in_words() -> None:
     ids=lambda settings: settings["method"],
 )
 def test_a_run_is_advised_on_settings_of_its_own_recipe_alone(settings: dict[str, Any]) -> None:
-    text = " ".join(advice(audited(settings, shape=0.5)))
+    with command_line():
+        text = " ".join(advice(audited(settings, shape=0.5)))
     advised = {name.replace("-", "_") for name in named(text) - OF_THE_AUDIT}
     assert advised == settings.keys()
 
@@ -58,7 +61,7 @@ def test_values_that_the_run_has_already_are_not_advised() -> None:
     (views, method, finer, _) = advice(
         audited({"method": "mine", "views": "gentle", "temperature": 0.07, "epochs": 3}, shape=0.5)
     )
-    assert "`--views expert` in place of `gentle`" in views
+    assert "`views='expert'` in place of `gentle`" in views
     assert "than `mine`" in method
     assert finer.startswith("Loss: a smaller `temperature` than 0.07")
 
@@ -69,7 +72,7 @@ def test_more_training_is_advised_where_it_was_still_rising() -> None:
         2: {"shape": task("shape", 0.5), "digit": task("digit", 0.2)},
     }
     audit = replace(audited({"epochs": 2}, shape=0.5, digit=0.2), checkpoints=rows)
-    expected = "More training: digit rose over the second half of it; raise `--epochs`."
+    expected = "More training: digit rose over the second half of it; raise `epochs`."
     assert advice(audit)[-1] == expected
     rows[4] = rows[2]  # it rose in the first half alone
     assert "nothing rose over the second half" in advice(replace(audit, checkpoints=rows))[-1]
@@ -80,7 +83,7 @@ def test_that_nothing_rose_is_said_only_of_what_the_checkpoints_show() -> None:
     for rows in ({}, {"shape": task("shape", 0.5)}):
         said = advice(replace(audit, checkpoints={1: rows, 2: rows}))[-1]
         assert "nothing rose" not in said
-        assert "`--all-checkpoints` shows" in said
+        assert "`all_checkpoints` shows" in said
 
 
 def test_nothing_missing_and_nothing_to_tell_are_said() -> None:
@@ -108,7 +111,8 @@ def test_a_run_of_any_method_is_advised_on_what_it_reads(method: str) -> None:
     facts = RunContext(examples=100, image_size=(32, 32), device=torch.device("cpu"), memory=memory)
     recipe, _ = resolve("default", {"method": method}, facts)  # as a run keeps it
     settings = recipe.flat()
-    text = " ".join(advice(audited(settings, shape=0.5)))
+    with command_line():
+        text = " ".join(advice(audited(settings, shape=0.5)))
     advised = {name.replace("-", "_") for name in named(text) - OF_THE_AUDIT}
     assert advised <= settings.keys()
     assert ("logit_scale" in advised) == ("logit_scale" in settings)

@@ -139,7 +139,7 @@ def test_a_recipe_of_a_paper_keeps_its_rate() -> None:
 def test_a_rate_that_is_not_the_methods_own_is_noted() -> None:
     assert noted(MANY) == ""
     line = noted(MANY, encoder="vit_tiny_patch16_224", method="simclr")
-    assert line.startswith("learning rate 0.00018, the default for transformers: --lr sets another")
+    assert line.startswith("learning rate 0.00018, the default for transformers: lr sets another")
     line = noted(MANY, encoder="mobilevit_xxs")
     assert "mobilevit_xxs itself was not measured" in line
     line = noted(MANY, encoder="efficientnet_b0")  # the method's own, but not known to be right
@@ -159,7 +159,7 @@ def test_the_method_goes_by_the_epochs_and_is_noted(epochs: int) -> None:
         recipe, notes = resolve("default", user, facts(500))
         bound = "from 40 epochs on" if epochs >= 40 else "below 40 epochs"
         assert recipe.method.name == usual.name
-        assert notes[0] == f"method {usual.name}, the default {bound}: --method sets another"
+        assert notes[0] == f"method {usual.name}, the default {bound}: method sets another"
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_setting_that_one_method_alone_has_chooses_it(
     chosen, notes = resolve("default", user, facts(examples))
     assert (chosen.method.name, chosen.method.flat()[setting]) == (method, value)
     why = "which has the settings that were given"
-    assert notes[0] == f"method {method}, {why}: --method sets another"
+    assert notes[0] == f"method {method}, {why}: method sets another"
 
 
 def test_settings_of_both_methods_are_refused() -> None:
@@ -221,13 +221,13 @@ def test_a_run_with_initial_weights_takes_the_method_that_was_measured_on_such_r
     assert make_recipe(**settings).method == METHODS["view-contrast"]()
     recipe, notes = resolve("default", settings, facts(500))
     assert recipe.method.name == "view-contrast"
-    assert notes[0] == "method view-contrast, the default with --init: --method sets another"
+    assert notes[0] == "method view-contrast, the default with init: method sets another"
 
 
 def test_a_run_with_a_teacher_distills(tmp_path: Path) -> None:
     recipe, notes = resolve("default", {"epochs": 5, "teacher": str(tmp_path)}, facts(500))
     assert recipe.method.name == "distill"
-    assert notes[0] == "method distill, the default with --teacher: --method sets another"
+    assert notes[0] == "method distill, the default with teacher: method sets another"
 
 
 def test_a_method_that_was_named_is_kept_and_not_noted() -> None:
@@ -323,7 +323,7 @@ def test_the_default_views_are_those_that_were_measured(
     settings = {"epochs": 2, "encoder": "resnet-tiny", **settings}
     chosen, notes = resolve("default", settings, facts(FEW))
     assert chosen.views.names == views
-    note = "views moderate, the default of view-contrast in short runs: --views sets others"
+    note = "views moderate, the default of view-contrast in short runs: views sets others"
     assert (note in notes) == (views == "moderate")
 
 
@@ -364,16 +364,16 @@ def test_a_short_run_is_told_how_many_epochs_would_do(examples: int, batch_size:
     if enough > 1:
         line = noted(examples, batch_size=batch_size, epochs=enough - 1)
         assert f"{(enough - 1) * per_epoch} steps in all are few" in line
-        assert f"--epochs {enough} gives {enough * per_epoch}" in line
+        assert f"epochs={enough} gives {enough * per_epoch}" in line
 
 
 @pytest.mark.parametrize(
     ("settings", "advice"),
     [
-        ({}, "--epochs 100 gives 200 and takes row-contrast, or"),
-        ({"method": DEFAULT_METHOD}, "--epochs 100 gives 200, or"),
-        ({"cross_entropy_weight": 3.0}, "--epochs 100 gives 200, or"),
-        ({"batch_size": 2}, "--epochs 10 gives 200"),
+        ({}, "epochs=100 gives 200 and takes row-contrast, or"),
+        ({"method": DEFAULT_METHOD}, "epochs=100 gives 200, or"),
+        ({"cross_entropy_weight": 3.0}, "epochs=100 gives 200, or"),
+        ({"batch_size": 2}, "epochs=10 gives 200"),
     ],
 )
 def test_advice_that_would_change_the_method_says_so(settings: dict[str, Any], advice: str) -> None:
@@ -382,7 +382,7 @@ def test_advice_that_would_change_the_method_says_so(settings: dict[str, Any], a
     chosen, notes = resolve("default", settings, facts(FEW))
     line = notes[-1]
     assert advice in line
-    epochs = int(line.split("--epochs ")[1].split()[0])
+    epochs = int(line.split("epochs=")[1].split()[0])
     then = resolved("default", {**settings, "epochs": epochs})
     assert then.method.name == ("row-contrast" if "takes" in line else chosen.method.name)
 
@@ -397,7 +397,7 @@ def test_a_method_that_needs_epochs_says_so(name: str) -> None:
     if needed > 1:
         line = noted(MANY, epochs=needed - 1, **settings)
         assert f"each example is seen {needed - 1} times, and {name} needs {needed} epochs" in line
-        assert f"--epochs {needed}, or --method {DEFAULT_METHOD}" in line
+        assert f"epochs={needed}, or method={DEFAULT_METHOD!r}" in line
         assert "each example is seen once, and" in noted(MANY, epochs=1, **settings)
         assert "is seen" not in noted(256, epochs=1, **settings)  # steps are what it lacks first
 
@@ -414,7 +414,7 @@ def test_pretrain_and_plan_give_the_notes(
     pretrain("photos", out=tmp_path / "run", **settings)
     err = " ".join(capsys.readouterr().err.split())
     assert "4 steps in all are few" in err
-    assert "--epochs 100 gives 200 and takes row-contrast, or choose" in err
+    assert "epochs=100 gives 200 and takes row-contrast, or choose" in err
     assert "method view-contrast, the default below 40 epochs" in err
     assert any("4 steps in all are few" in line for line in plan("photos", **settings).notes)
     pretrain("photos", out=tmp_path / "run", resume=True)

@@ -115,7 +115,7 @@ def test_the_command_says_what_is_an_estimate_and_what_is_not_known(command: Com
         ("--examples 9 --image-size 32 --batch-size 16", "--batch-size is 16 and there are 9"),
         ("photos --examples 1e8", "--examples plans without data: give DATA, or --examples"),
         ("photos --device h100", "unknown device 'h100': known: auto, cpu, cuda"),
-        ("", "there is nothing to plan for: give DATA, or --examples 1e8"),
+        ("", "there is nothing to plan for: give DATA, or --examples, such as 1e8"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(command: Command, words: str, said: str) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from widefield.core import rng
+from widefield.core.errors import option
 from widefield.data.examples import Examples
 from widefield.data.spec import Split
 
@@ -58,7 +59,7 @@ def read_photos(split: Split = "train", image_size: int | None = None) -> Exampl
     side = _DEFAULT_SIDE if image_size is None else image_size
     if not _SMALLEST_SIDE <= side <= _LARGEST_SIDE:
         raise ValueError(
-            f"image_size {side} does not suit the built-in photos; "
+            f"{option('image_size')} {side} does not suit the built-in photos; "
             f"choose {_SMALLEST_SIDE} to {_LARGEST_SIDE}"
         )
     counts = _counts(split)

@@ -5,6 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
+from widefield.core.errors import option
 from widefield.core.names import printable
 from widefield.data.cache import cache_folder, make_cache_folder
 from widefield.data.examples import Examples
@@ -64,7 +65,8 @@ def read_hub(name: str) -> Examples:
     kept = _kept(path, split, count)
     if not kept.exists():
         raise ValueError(
-            f"'{name}' is not on this machine: add --download to pretrain or plan to fetch it"
+            f"'{name}' is not on this machine: add {option('download', True)} to pretrain or plan "
+            "to fetch it"
         )
     if count is not None:
         return tables.read_tables([kept], f"'{name}'")

@@ -13,6 +13,7 @@ from timm.layers.patch_embed import resample_patch_embed
 from timm.layers.pos_embed import resample_abs_pos_embed
 from torch import Tensor
 
+from widefield.core.errors import option
 from widefield.core.rng import seeded
 from widefield.core.types import BlackWhite, Fit, InputSpec, Size, as_size
 from widefield.encoders.encoder import Encoder, EncoderConfig, build_from_config, encoder_config
@@ -127,9 +128,9 @@ def _resized(
         return resampled, f"{value.shape[1]} position embeddings became {shape[1]}: resampled"
     height, width = before.config.image_size
     raise ValueError(
-        f"{before.config.name} cannot be adapted to images of another size: {name!r} has "
-        f"shape {list(value.shape)} and would need {list(shape)}; leave --image-size out or give "
-        f"{height}"
+        f"{before.config.name} cannot be adapted to images of another size: {name!r} has shape "
+        f"{list(value.shape)} and would need {list(shape)}; leave {option('image_size')} out or "
+        f"give {height}"
     )
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 import torch
 
+from widefield.core.errors import option
 from widefield.core.memory import Memory
 from widefield.core.types import WHOLE, Place, Shard
 from widefield.head.storage.disk import DiskStorage
@@ -65,7 +66,9 @@ def choose_storage(
         target = device if kind == "device" else "cpu"
         return MemoryStorage(n, dim, seed=seed, device=target, shard=shard, layout=layout)
     if folder is None:
-        raise ValueError("rows on disk need a folder: give the run one, or use head_storage host")
+        raise ValueError(
+            f"rows on disk need a folder: give the run one, or use {option('head_storage')} host"
+        )
     return DiskStorage(
         folder / shard.name, n, dim, seed=seed, device=device, shard=shard, layout=layout
     )

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from widefield.core.batch import Positive, checked
+from widefield.core.errors import option
 from widefield.core.files import disk_is_full
 from widefield.core.transfer import to_device
 from widefield.core.types import WHOLE, Shard
@@ -228,7 +229,8 @@ class DiskStorage:
             hint = "make room" if disk_is_full(error) else "check the disk"
             raise ValueError(
                 f"the rows in {self._folder} cannot be written or read ({error.strerror}): the "
-                f"last checkpoint, if there is one, is whole; {hint} and run again with --resume"
+                f"last checkpoint, if there is one, is whole; {hint} and run again with "
+                f"{option('resume', True)}"
             ) from error
         finally:
             self.wait_seconds += time.perf_counter() - start_time
