@@ -306,13 +306,13 @@ def _wide_probe(
 ) -> str | None:
     """Return the command that probes the wide readout; None for what only Python can name."""
     if labels is None:
-        source, option = split.test.spec, ("--train-data", split.train.spec)
+        source, fitting = split.test.spec, ("--train-data", split.train.spec)
     else:
-        source, option = str(data), ("--labels", str(labels))
+        source, fitting = str(data), ("--labels", str(labels))
     named = (encoder, source if data is None else data, "" if labels is None else labels)
     if source == MEMORY or not all(isinstance(value, str | Path) for value in named):
         return None
-    words = ["widefield", "probe", str(encoder), source, *option, "--features", "wide"]
+    words = ["widefield", "probe", str(encoder), source, *fitting, "--features", "wide"]
     return shlex.join(words)
 
 
@@ -402,7 +402,7 @@ def _default_plants(data: TrainTest, *, seed: int) -> tuple[tuple[str, ...], tup
     if not possible:
         raise ValueError(
             f"{len(data.train)} {kind} to fit on are too few to plant anything in: give more, or "
-            "--labels"
+            f"{option('labels')}"
         )
     return possible, tuple(
         f"too few {kind} to plant {name!r} in, so that it is left out: give more"

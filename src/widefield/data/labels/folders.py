@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from widefield.core.errors import option
 from widefield.core.names import printable
 from widefield.data.columns import Names
 from widefield.data.table import Table, listed_classes
@@ -83,5 +84,5 @@ def _check_not_splits(source: str, top: set[str]) -> None:
         raise ValueError(
             f"'{source}' holds {' and '.join(splits)}, which are splits, not classes; "
             f"name one of them, such as '{Path(source) / training}', or give the classes by "
-            "--labels"
+            f"{option('labels')}"
         )
