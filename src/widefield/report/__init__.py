@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from widefield.report.pages import AuditReport as AuditReport
     from widefield.report.pages import RunReport as RunReport
     from widefield.report.pages import write_page as write_page
+    from widefield.report.parts import AccuracyTable as AccuracyTable
     from widefield.report.parts import AudioRows as AudioRows
     from widefield.report.parts import Bars as Bars
     from widefield.report.parts import Figure as Figure
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from widefield.report.parts import Recording as Recording
     from widefield.report.parts import ScatterPlot as ScatterPlot
     from widefield.report.parts import Sound as Sound
-    from widefield.report.parts import Table as Table
     from widefield.report.parts import TaskVerdict as TaskVerdict
     from widefield.report.sheet import contact_sheet as contact_sheet
     from widefield.report.signals import decode_wav as decode_wav

@@ -14,13 +14,13 @@ from markupsafe import Markup
 from widefield.core.files import write_atomically
 from widefield.report.figures import SERIES, chart, png, spectrogram
 from widefield.report.parts import (
+    AccuracyTable,
     AudioRows,
     Figure,
     Gallery,
     Lines,
     ScatterPlot,
     Sound,
-    Table,
     TaskVerdict,
 )
 
@@ -47,7 +47,7 @@ class RunReport:
     """The result in one paragraph, at the top of the page."""
     details: Sequence[str] = ()
     """Supporting details, one line each."""
-    table: Table | None = None
+    table: AccuracyTable | None = None
     curves: Sequence[Lines] = ()
     """Quantities over training."""
     view_grid: np.ndarray | None = None

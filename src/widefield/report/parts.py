@@ -9,7 +9,7 @@ from widefield.report.figures import SERIES
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class AccuracyTable:
     """Accuracies by task and source of the features, each with its interval.
 
     Raises:

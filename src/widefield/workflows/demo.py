@@ -11,7 +11,7 @@ from widefield.core.types import OnNote, Score
 from widefield.inference.run_views import run_views
 from widefield.inference.splits import training_data
 from widefield.methods import CEILING
-from widefield.report import Table
+from widefield.report import AccuracyTable
 from widefield.train.run import Pretrained
 from widefield.train.run_dir import RunFolder
 from widefield.workflows.pretrain import pretrain
@@ -132,7 +132,7 @@ def demo(
         views=run_views(run.path, kept=dataset.bits),
         title="widefield demo",
         summary=summarize(table),
-        table=Table(
+        table=AccuracyTable(
             rows=list(table),
             columns=COLUMNS,
             cells={

@@ -11,7 +11,7 @@ from widefield.core.types import Kind
 from widefield.data import Dataset
 from widefield.inference.pictures import recorded, render_views, sound_of
 from widefield.probes.features import image_batch
-from widefield.report import Lines, RunReport, Table
+from widefield.report import AccuracyTable, Lines, RunReport
 from widefield.train.next_steps import next_steps
 from widefield.train.progress import read_metrics
 from widefield.train.run import PretrainRun
@@ -54,7 +54,7 @@ def run_report(
     title: str,
     summary: str,
     details: Sequence[str] = (),
-    table: Table | None = None,
+    table: AccuracyTable | None = None,
     next_steps: tuple[str, ...] = (),
 ) -> RunReport:
     """Return the page of the run in `folder` on `dataset`, with `views` as they were trained."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import widefield
-from widefield.report import Lines, RunReport, Table
+from widefield.report import AccuracyTable, Lines, RunReport
 
 HOSTILE = "<script>alert('x')</script>\"&'"
 
@@ -31,7 +31,7 @@ def full(text: str = "plain") -> RunReport:
     return RunReport(
         title=text,
         summary=text,
-        table=Table(
+        table=AccuracyTable(
             rows=[text, "other"],
             columns=["pixels", text],
             cells={(text, "pixels"): (0.25, 0.2, 0.31), (text, text): (0.5, 0.45, 0.55)},
@@ -197,12 +197,12 @@ def test_a_hostile_path_is_a_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cell", [(0.5, 0.6, 0.7), (0.5, 0.4, 1.2), (50.0, 40.0, 60.0)])
 def test_impossible_cells_are_refused(cell: tuple[float, float, float]) -> None:
     with pytest.raises(ValueError, match="cell"):
-        Table(rows=["a"], columns=["b"], cells={("a", "b"): cell})
+        AccuracyTable(rows=["a"], columns=["b"], cells={("a", "b"): cell})
 
 
 def test_stray_cells_curves_and_grids_are_refused() -> None:
     with pytest.raises(ValueError, match="not in the rows and columns"):
-        Table(rows=["a"], columns=["b"], cells={("b", "a"): (0.5, 0.4, 0.6)})
+        AccuracyTable(rows=["a"], columns=["b"], cells={("b", "a"): (0.5, 0.4, 0.6)})
     with pytest.raises(ValueError, match="2 x and 1 y"):
         curve(series={"y": ([1, 2], [1.0])})
     with pytest.raises(ValueError, match="0 x and 0 y"):
