@@ -20,13 +20,11 @@ from torch import Tensor
 
 from widefield.data.table import Target, TargetKind
 from widefield.probes.folds import GroupIds, SplitGroups
+from widefield.probes.outcome import MEASURES as MEASURES
 from widefield.probes.paired import bootstrap_means, interval
 from widefield.probes.ridge import fit_ridge
 
 _Floats = NDArray[np.float64]
-
-MEASURES: Mapping[TargetKind, str] = {"number": "R2", "labels": "mean average precision"}
-"""Kind of target -> its measure."""
 
 
 class Estimate(NamedTuple):
