@@ -42,6 +42,11 @@ def printable(text: str) -> str:
     return "".join(c if is_seen(c) else c.encode("unicode_escape").decode() for c in text)
 
 
+def reason_of(error: Exception, *, most: int = 120) -> str:
+    """Return what an error says in one printable line of up to `most` characters."""
+    return printable(" ".join(str(error).split()))[:most] or type(error).__name__
+
+
 def is_seen(character: str) -> bool:
     r"""Return whether a character is printable or a space.
 

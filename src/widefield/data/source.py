@@ -55,19 +55,21 @@ def read_source(data: object, size: Size | None, *, labels: bool = False) -> tup
             "tensor such as [n, H, W, C], a list of paths or PIL images, or a mapping of arrays "
             f"with key 'x': {hint}"
         )
-    if spec.base == "photos":
-        is_square = size is not None and size[0] == size[1]
-        return spec, read_photos(spec.split or "train", size[0] if size and is_square else None)
-    if spec.base == "spoken":
-        return spec, read_spoken(spec.split or "train")
-    if spec.base == "motion":
-        return spec, read_motion(spec.split or "train")
     if spec.base in BUILT_IN:
-        return spec, _read_cifar(spec)
+        return spec, _read_built_in(spec, size)
     if is_url(spec.base):
         return spec, _with_values(read_url(spec.base, labels=labels), spec)
     path = Path(os.path.expanduser(spec.base))
     return spec, _with_values(read_path(path, labels=labels), spec)
+
+
+def _read_built_in(spec: Spec, size: Size | None) -> Examples:
+    split = spec.split or "train"
+    if spec.base == "photos":
+        return read_photos(split, size[0] if size and size[0] == size[1] else None)
+    if spec.base == "spoken":
+        return read_spoken(split)
+    return read_motion(split) if spec.base == "motion" else _read_cifar(spec)
 
 
 def kind_of_source(data: Data) -> tuple[str, Kind]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core import rng
+from widefield.data.builtin import shuffled_rows
 from widefield.data.examples import Examples
 from widefield.data.spec import Split
 
@@ -58,16 +59,11 @@ def read_motion(split: Split) -> Examples:
         ((600, 1, 128, 3), ('ankle', 'hip', 'wrist'))
     """
     number = np.arange(WINDOW_COUNTS[split])
-    order = rng.shuffled(0, f"motion/{split}", number)  # so that each part has all classes
-    labels = {"class": order % len(ACTIVITIES), "place": order // len(ACTIVITIES) % len(PLACES)}
-    names, places = tuple(ACTIVITIES), tuple(PLACES)
-    body = _motion(split, number, labels["class"], labels["place"])
-    return Examples(
-        names=[f"{names[k]}/{i:04d}" for i, k in enumerate(labels["class"].tolist())],
-        labels={task: ids.astype(np.int64) for task, ids in labels.items()},
-        classes={"class": names, "place": places},
-        pixels=_measure(split, number, body)[:, None].astype(np.float32),
-    )
+    tasks = {"class": tuple(ACTIVITIES), "place": tuple(PLACES)}
+    table = shuffled_rows(f"motion/{split}", len(number), tasks)
+    body = _motion(split, number, table.labels["class"], table.labels["place"])
+    pixels = _measure(split, number, body)[:, None].astype(np.float32)
+    return Examples(**vars(table), pixels=pixels)
 
 
 def _motion(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core import rng
+from widefield.data.builtin import shuffled_rows
 from widefield.data.examples import Examples
 from widefield.data.readers.recordings import Recordings, to_int16
 from widefield.data.spec import Split
@@ -55,20 +56,14 @@ def read_spoken(split: Split) -> Examples:
         ('Ann', 'Ben')
     """
     number = np.arange(CLIPS[split])
-    order = rng.shuffled(0, f"spoken/{split}", number)  # so that each part has all classes
-    labels = {"class": order % len(WORDS), "speaker": order // len(WORDS) % len(SPEAKERS)}
+    tasks = {"class": WORDS, "speaker": tuple(SPEAKERS)}
+    table = shuffled_rows(f"spoken/{split}", len(number), tasks)
+    words, speakers = table.labels["class"], table.labels["speaker"]
     clips: list[NDArray[np.int16]] = []
     for first in range(0, len(number), _CHUNK):
         part = slice(first, first + _CHUNK)
-        clips += list(
-            _synthesize(split, number[part], labels["class"][part], labels["speaker"][part])
-        )
-    return Examples(
-        names=[f"{WORDS[k]}/{i:04d}" for i, k in enumerate(labels["class"].tolist())],
-        labels={task: ids.astype(np.int64) for task, ids in labels.items()},
-        classes={"class": WORDS, "speaker": tuple(SPEAKERS)},
-        recordings=Recordings(clips=clips, rate=SAMPLE_RATE),
-    )
+        clips += list(_synthesize(split, number[part], words[part], speakers[part]))
+    return Examples(**vars(table), recordings=Recordings(clips=clips, rate=SAMPLE_RATE))
 
 
 def _synthesize(

@@ -1,16 +1,45 @@
 """Arrays of labels -> class ids, numbers, or several labels of each example."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.names import printable
-from widefield.data.table import Target
+from widefield.data.columns import Names
+from widefield.data.table import Table, Target
 
 _MAX_CLASSES = 65_536
 _MAX_FREE_CLASSES, _MAX_UNUSED = 1_000, 10
 """Above this number of classes, at most this many unused ones for each used one."""
+
+
+def read_label_arrays(
+    n: int,
+    arrays: Mapping[str, NDArray[np.generic]],
+    tasks: Mapping[str, tuple[str, str]],
+    notes: tuple[str, ...] = (),
+) -> Table:
+    """Return n rows with the labels and targets of `tasks`, and `notes` before theirs.
+
+    `tasks` are task -> key of its labels in `arrays`, and key of its class names, which may be
+    absent.
+
+    Raises:
+        ValueError: an array has another length, or holds neither labels nor numbers.
+    """
+    table = Table(names=Names.of_rows(n), notes=notes)
+    for task, (key, names_key) in tasks.items():
+        values, names = arrays[key], arrays.get(names_key)
+        if values.shape[:1] == (n,) and (values.dtype.kind == "f" or values.ndim == 2):
+            target = _as_target(values, key, names, names_key)
+            table.targets[task] = target
+            table = table.with_notes(target.note(task, in_table=False))
+        else:
+            ids, classes = as_labels(values, key, n, names, names_key)
+            table.labels[task], table.classes[task] = ids, classes
+    return table
 
 
 def as_labels(
@@ -105,7 +134,7 @@ def described(array: NDArray[np.generic]) -> str:
     return f"{array.dtype} {list(array.shape)}"
 
 
-def as_target(
+def _as_target(
     values: NDArray[np.generic], key: str, names: NDArray[np.generic] | None, names_key: str
 ) -> Target:
     """Return floats [n] as a number of each example, 0 and 1 [n, L] as several labels of each."""

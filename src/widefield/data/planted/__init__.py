@@ -11,24 +11,25 @@ of letters, and another random stream of colors and positions.
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from typing import Any
 
-from widefield.data.planted.audio import Background as Background
-from widefield.data.planted.audio import Clicks as Clicks
-from widefield.data.planted.audio import Tone as Tone
+from widefield.core.validation import check, hints_of, parse
 from widefield.data.planted.bits import BitPlanes as BitPlanes
 from widefield.data.planted.bits import Bits as Bits
+from widefield.data.planted.digits import DigitChannel as DigitChannel
 from widefield.data.planted.digits import DigitPack as DigitPack
 from widefield.data.planted.digits import Digits as Digits
+from widefield.data.planted.digits import StackedDigits as StackedDigits
 from widefield.data.planted.letters import Letters as Letters
-from widefield.data.planted.options import read_options
 from widefield.data.planted.overlay import Canvas as Canvas
 from widefield.data.planted.overlay import ImageFeature as ImageFeature
 from widefield.data.planted.overlay import Overlay as Overlay
 from widefield.data.planted.shapes import Shapes as Shapes
 from widefield.data.planted.sounds import AudioFeature as AudioFeature
+from widefield.data.planted.sounds import Background as Background
+from widefield.data.planted.sounds import Clicks as Clicks
 from widefield.data.planted.sounds import SoundOverlay as SoundOverlay
-from widefield.data.planted.stacked import DigitChannel as DigitChannel
-from widefield.data.planted.stacked import StackedDigits as StackedDigits
+from widefield.data.planted.sounds import Tone as Tone
 
 Feature = ImageFeature | StackedDigits | Bits | AudioFeature
 
@@ -50,6 +51,9 @@ PLANTS = {kind.name: kind for kind in _CLASSES}
 def read_plant(name: str, texts: Mapping[str, str]) -> Feature:
     """Return the feature `name` with options `texts`, option -> value as text.
 
+    An option is typed with "-" where its field has "_". A field's type says what is allowed: `bool`
+    is a switch without a value, others are checked as `core/validation.py` says.
+
     Raises:
         ValueError: an unknown name or option, or an invalid value.
 
@@ -61,4 +65,15 @@ def read_plant(name: str, texts: Mapping[str, str]) -> Feature:
         matches = get_close_matches(name, PLANTS, n=1)
         hint = f"did you mean '{matches[0]}'? Known" if matches else "known"
         raise ValueError(f"no planted feature named '{name}'; {hint}: {', '.join(PLANTS)}")
-    return read_options(PLANTS[name], name, texts)
+    hints = hints_of(PLANTS[name])
+    known = {field.replace("_", "-"): field for field in hints}
+    values: dict[str, Any] = {}
+    for key, text in texts.items():
+        if key not in known:
+            raise ValueError(f"'+{name}' has no option '{key}'; known: {', '.join(sorted(known))}")
+        hint = hints[known[key]]
+        if hint is bool and text:
+            raise ValueError(f"'+{name}:{key}' takes no value, got '{text}'")
+        value = True if hint is bool else check(f"{key} of '+{name}'", hint, parse(hint, text))
+        values[known[key]] = value
+    return PLANTS[name](**values)

@@ -18,8 +18,7 @@ import numpy as np
 from annotated_types import Interval
 from numpy.typing import ArrayLike, NDArray
 
-from widefield.data.planted.overlay import Canvas
-from widefield.data.planted.random_overlay import RandomOverlay
+from widefield.data.planted.overlay import Canvas, RandomOverlay
 
 _MOST = 16
 _LABEL_BITS = 4

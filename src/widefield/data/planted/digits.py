@@ -1,23 +1,34 @@
-"""`+digits`: a handwritten digit at four positions of the image.
+"""`+digits`, a handwritten digit at four positions of the image, and `+stacked-digits`.
 
 A white digit, 10 of 32 pixels high, is drawn at x, y in {4, 16}; its zeros are transparent.
 `jitter=J` (ours) shifts all four by one sample from -J..J in each direction: at fixed positions, a
 linear classifier on pixels finds the digit. Held-out digits are other images.
 
-Source: the added features of Tamkin et al., "Feature Dropout" (2022), section 3.1.
+`+stacked-digits` is a digit of the class of the example, in an additional channel. Image and digit
+have the same class, but the digit is far easier. An encoder that learned only the easier feature
+fails when the channel is empty (`masked`).
+
+Sources: Tamkin et al., "Feature Dropout" (2022), section 3.1; S-DIET (2025), section 6.1.1.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from annotated_types import Interval
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from widefield.data.planted.options import Alpha, RelativeSize
-from widefield.data.planted.overlay import Canvas, ImageFeature, Overlay, scaled
+from widefield.core import rng
+from widefield.data.planted.overlay import (
+    Alpha,
+    Canvas,
+    ImageFeature,
+    Overlay,
+    RelativeSize,
+    scaled,
+)
 
 _SIDE = 10
 _CORNERS = [(y, x) for y in (4, 16) for x in (4, 16)]
@@ -64,12 +75,12 @@ class Digits(ImageFeature):
     def draw(self, canvas: Canvas, pack: DigitPack | None = None) -> Overlay:
         """Return an overlay with a sprite for each digit of the pool; `source` holds the pack."""
         canvas.check(self.name)
-        images, labels, classes = pack or default_digits()
-        pool = digit_pool(images, canvas.held_out)
-        check_classes(labels, pool, np.unique(labels), classes, self.source)
+        pack = pack or _default_digits()
+        pool = digit_pool(pack.images, canvas.held_out)
+        _check_classes(pack, pool, np.unique(pack.labels), self.source)
         height, width = canvas.size
         side = scaled(self.size * _SIDE, min(canvas.size))
-        sprites = np.stack([resized(images[i], (side, side)) for i in pool])
+        sprites = np.stack([_resized(pack.images[i], (side, side)) for i in pool])
         low = np.array(
             [(scaled(y - self.jitter, height), scaled(x - self.jitter, width)) for y, x in _CORNERS]
         )
@@ -77,25 +88,19 @@ class Digits(ImageFeature):
         low = np.minimum(low, np.array(canvas.size) - side)
         free = (np.array(canvas.size) - side - low).min(0) + 1
         ranges = np.minimum(1 + 2 * scaled(self.jitter, min(canvas.size)), free)
-        return Overlay(
-            name=self.name,
-            classes=classes,
-            alpha_mask=(sprites > 0).astype(np.float32),
+        return self.overlay(
+            canvas,
+            pack.classes,
+            (sprites > 0).astype(np.float32),
             intensity=sprites.astype(np.float32) / np.float32(255),
-            sprite_class=labels[pool],
+            sprite_class=pack.labels[pool],
             places=low,
             jitter_range=np.tile(ranges.astype(np.int64), (len(_CORNERS), 1)),
             shared_offset=True,
-            colored=self.color == "random",
-            alpha=self.alpha,
-            seed=canvas.seed,
-            held_out=canvas.held_out,
-            fresh=self.fresh,
         )
 
 
-def default_digits() -> DigitPack:
-    """Return the digits of scikit-learn."""
+def _default_digits() -> DigitPack:
     from sklearn.datasets import load_digits
 
     data = load_digits()
@@ -113,26 +118,101 @@ def digit_pool(images: NDArray[np.uint8], held_out: bool) -> NDArray[np.int64]:
     return np.flatnonzero((share < _HELD_OUT_SHARE) == held_out)
 
 
-def check_classes(
-    labels: NDArray[np.int64],
-    pool: NDArray[np.int64],
-    needed: NDArray[np.int64],
-    classes: tuple[str, ...],
-    source: str | None,
+def _check_classes(
+    pack: DigitPack, pool: NDArray[np.int64], needed: NDArray[np.int64], source: str | None
 ) -> None:
-    """Check that a pool of digits has all classes that are `needed`.
-
-    Raises:
-        ValueError: a class is missing.
-    """
-    missing = np.setdiff1d(needed, labels[pool])
+    """Check that a pool of digits has all classes that are `needed`."""
+    missing = np.setdiff1d(needed, pack.labels[pool])
     if len(missing):
         raise ValueError(
-            f"'{source}' has too few digits of class {classes[missing[0]]!r}: a fifth of all, by a "
-            "hash, is held out, and none is left on one side; give a pack with more of them"
+            f"'{source}' has too few digits of class {pack.classes[missing[0]]!r}: a fifth of all, "
+            "by a hash, is held out, and none is left on one side; give a pack with more of them"
         )
 
 
-def resized(digit: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Return a gray digit uint8 [h, w] resized to `size`, (height, width)."""
+def _resized(digit: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
     return np.asarray(Image.fromarray(digit).resize(size[::-1], Image.Resampling.BICUBIC))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DigitChannel:
+    """The digit of each example, prepared as a channel of images of one size."""
+
+    digits: NDArray[np.uint8]
+    """Digits of the pool sorted by class, [digits, H, W]."""
+    first: NDArray[np.int64]
+    """Start of each class in `digits`, and the end of the last, [classes + 1]."""
+    class_ids: NDArray[np.int64]
+    """Class id of each example, [n]."""
+    seed: int
+    held_out: bool
+    masked: bool
+    """Whether the channel is empty."""
+    count: ClassVar[int] = 1
+    """Number of channels."""
+    stream_index: NDArray[np.int64] | None = None
+    """Index of each example in the random stream, int64 [n]; None: 0..n-1."""
+
+    def subset(self, index: NDArray[np.int64]) -> "DigitChannel":
+        """Return the channel of the examples `index`, renumbered from 0."""
+        stream_index = index if self.stream_index is None else self.stream_index[index]
+        return replace(self, class_ids=self.class_ids[index], stream_index=stream_index)
+
+    def draw(self, index: ArrayLike) -> NDArray[np.uint8]:
+        """Return the channel of the examples `index`, uint8 [k, H, W, 1]."""
+        index = np.asarray(index)
+        if self.masked:
+            return np.zeros((len(index), *self.digits.shape[1:], 1), dtype=np.uint8)
+        class_ids = self.class_ids[index]
+        counter = index if self.stream_index is None else self.stream_index[index]
+        stream = f"{StackedDigits.name}/{'held out' if self.held_out else 'train'}"
+        count = self.first[class_ids + 1] - self.first[class_ids]
+        digit = self.first[class_ids] + rng.integers(self.seed, stream, counter, count)
+        images: NDArray[np.uint8] = self.digits[digit][..., None]
+        return images
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackedDigits:
+    """Options of `+stacked-digits`."""
+
+    name: ClassVar[str] = "stacked-digits"
+
+    masked: bool = False
+    """Leave the channel empty."""
+    source: str | None = None
+    """A `.npz` pack of gray digits; default: the digits of scikit-learn."""
+
+    def draw(self, canvas: Canvas, pack: DigitPack | None = None) -> DigitChannel:
+        """Return a digit for each example of the canvas; `source` holds the pack.
+
+        Raises:
+            ValueError: the data have no classes, or more classes than digits.
+
+        Example:
+            >>> y = np.array([3, 1])
+            >>> canvas = Canvas(
+            ...     shape=(8, 8, 3), seed=0, held_out=False, class_ids=y, class_count=4
+            ... )
+            >>> StackedDigits().draw(canvas).draw([1]).shape
+            (1, 8, 8, 1)
+        """
+        pack = pack or _default_digits()
+        most = len(pack.classes)
+        if canvas.class_ids is None or not 1 <= canvas.class_count <= most:
+            raise ValueError(
+                f"'+{self.name}' draws a digit of the class of each image: the images have "
+                f"{canvas.class_count or 'no'} classes, expected 1 to {most}"
+            )
+        pool = digit_pool(pack.images, canvas.held_out)
+        if not self.masked:
+            _check_classes(pack, pool, np.arange(canvas.class_count), self.source)
+        pool = pool[np.argsort(pack.labels[pool], kind="stable")]
+        return DigitChannel(
+            digits=np.stack([_resized(pack.images[i], canvas.size) for i in pool]),
+            first=np.searchsorted(pack.labels[pool], np.arange(most + 1)),
+            class_ids=canvas.class_ids,
+            seed=canvas.seed,
+            held_out=canvas.held_out,
+            masked=self.masked,
+        )

@@ -12,12 +12,13 @@ from typing import ClassVar, Literal
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from widefield.data.planted.options import Alpha, RelativeSize
 from widefield.data.planted.overlay import (
     OVERSAMPLING,
+    Alpha,
     Canvas,
     ImageFeature,
     Overlay,
+    RelativeSize,
     scaled,
     shrunk,
 )
@@ -56,20 +57,12 @@ class Letters(ImageFeature):
         side = scaled(self.size * _SIDE, min(canvas.size))
         (top, down), (left, right) = (_positions(length, side) for length in canvas.size)
         cells = [(row, column) for row in (0, 1) for column in (0, 1)]
-        overlay = Overlay(
-            name=self.name,
-            classes=LETTERS,
-            alpha_mask=np.stack([shrunk(_glyph(x, canvas.held_out), side) for x in LETTERS]),
-            intensity=np.ones((len(LETTERS), side, side), dtype=np.float32),
-            sprite_class=np.arange(len(LETTERS)),
+        overlay = self.overlay(
+            canvas,
+            LETTERS,
+            np.stack([shrunk(_glyph(letter, canvas.held_out), side) for letter in LETTERS]),
             places=np.array([(top[row], left[column]) for row, column in cells]),
             jitter_range=np.array([(down[row], right[column]) for row, column in cells]),
-            shared_offset=False,
-            colored=self.color == "random",
-            alpha=self.alpha,
-            seed=canvas.seed,
-            held_out=canvas.held_out,
-            fresh=self.fresh,
         )
         return overlay.at_fixed_places() if self.place == "fixed" else overlay
 

@@ -7,18 +7,25 @@ their overlay.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
+from widefield.core import rng
 from widefield.core.pixels import white_of
-from widefield.data.planted.random_overlay import RandomOverlay
 
-_CHUNK = 512
-_SMALLEST_SIDE = 16
-_LUMA = np.array([0.299, 0.587, 0.114])
+Alpha = Annotated[float, Interval(gt=0, le=1)]
+"""Opacity."""
+RelativeSize = Annotated[float, Interval(ge=0.5, le=1.2), "times the usual size"]
+"""Scale; larger plants would touch each other or the border."""
+
+_READ = 2**32  # above the number of examples
+_CHUNK = 512  # examples that are drawn on at a time: their floats fit in the CPU cache
+_SMALLEST_SIDE = 16  # pixels, chosen by hand
+_LUMA = np.array([0.299, 0.587, 0.114])  # of ITU-R BT.601, as Pillow converts to gray
 
 OVERSAMPLING = 8
 """Factor by which sprites are drawn larger before they are reduced."""
@@ -77,6 +84,39 @@ class Canvas:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RandomOverlay:
+    """Random choices as a function of (seed, index, held_out), and of the read if `fresh`."""
+
+    name: str
+    classes: tuple[str, ...]
+    seed: int
+    held_out: bool
+    fresh: bool = False
+    """Whether to resample at each read of an example."""
+    stream_index: NDArray[np.int64] | None = None
+    """Index of each example in the random stream, int64 [n]; None: 0..n-1."""
+
+    def subset(self, index: NDArray[np.int64]) -> Self:
+        """Return the overlay of the examples `index`, renumbered from 0."""
+        return replace(
+            self, stream_index=index if self.stream_index is None else self.stream_index[index]
+        )
+
+    def _counter(self, index: ArrayLike, read: int) -> NDArray[np.int64]:
+        """Return the positions of the examples `index` in the random streams at this read."""
+        index = np.asarray(index, dtype=np.int64)
+        index = index if self.stream_index is None else self.stream_index[index]
+        return index + (_READ * read if self.fresh else 0)
+
+    def _draw(
+        self, stream: str, counter: NDArray[np.int64], high: int | NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        # The name of a stream determines its numbers, so it must not change.
+        pool = "held out" if self.held_out else "train"
+        return rng.integers(self.seed, f"{self.name}/{pool}/{stream}", counter, high)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Overlay(RandomOverlay):
     """A planted feature prepared for images of one size."""
 
@@ -121,7 +161,7 @@ class Overlay(RandomOverlay):
         assert images.flags.c_contiguous
         counter = self._counter(index, read)
         mask = np.zeros(images.shape[:3], dtype=np.bool_)
-        for first in range(0, len(images), _CHUNK):  # a chunk and its floats fit in the CPU cache
+        for first in range(0, len(images), _CHUNK):
             part = slice(first, first + _CHUNK)
             self._blend_chunk(images[part], mask[part], counter[part])
         return mask
@@ -174,6 +214,8 @@ class ImageFeature(ABC):
     """The options of a feature that is drawn over images: the base of their dataclasses."""
 
     name: ClassVar[str]
+    alpha: float
+    color: Literal["fixed", "random"]
     fresh: bool
 
     @classmethod
@@ -184,6 +226,38 @@ class ImageFeature(ABC):
     @abstractmethod
     def draw(self, canvas: Canvas) -> Overlay:
         """Draw a sprite of each class."""
+
+    def overlay(
+        self,
+        canvas: Canvas,
+        classes: tuple[str, ...],
+        alpha_mask: NDArray[np.float32],
+        *,
+        places: NDArray[np.int64],
+        jitter_range: NDArray[np.int64],
+        intensity: NDArray[np.float32] | None = None,
+        sprite_class: NDArray[np.int64] | None = None,
+        shared_offset: bool = False,
+    ) -> Overlay:
+        """Return an overlay of these sprites, by default one for each class, as bright as white.
+
+        The arrays are those of `Overlay`.
+        """
+        return Overlay(
+            name=self.name,
+            classes=classes,
+            alpha_mask=alpha_mask,
+            intensity=np.ones_like(alpha_mask) if intensity is None else intensity,
+            sprite_class=np.arange(len(classes)) if sprite_class is None else sprite_class,
+            places=places,
+            jitter_range=jitter_range,
+            shared_offset=shared_offset,
+            colored=self.color == "random",
+            alpha=self.alpha,
+            seed=canvas.seed,
+            held_out=canvas.held_out,
+            fresh=self.fresh,
+        )
 
 
 def shrunk(canvas: Image.Image, side: int) -> NDArray[np.float32]:

@@ -13,12 +13,13 @@ from typing import ClassVar, Literal
 import numpy as np
 from PIL import Image, ImageDraw
 
-from widefield.data.planted.options import Alpha, RelativeSize
 from widefield.data.planted.overlay import (
     OVERSAMPLING,
+    Alpha,
     Canvas,
     ImageFeature,
     Overlay,
+    RelativeSize,
     scaled,
     shrunk,
 )
@@ -63,20 +64,9 @@ class Shapes(ImageFeature):
         """Return an overlay with a sprite for each shape."""
         canvas.check(self.name)
         corner, side, ranges = self._layout(canvas.size)
-        overlay = Overlay(
-            name=self.name,
-            classes=SHAPES,
-            alpha_mask=np.stack([shrunk(_silhouette(shape, side), side) for shape in SHAPES]),
-            intensity=np.ones((len(SHAPES), side, side), dtype=np.float32),
-            sprite_class=np.arange(len(SHAPES)),
-            places=np.array([corner]),
-            jitter_range=np.array([ranges]),
-            shared_offset=False,
-            colored=self.color == "random",
-            alpha=self.alpha,
-            seed=canvas.seed,
-            held_out=canvas.held_out,
-            fresh=self.fresh,
+        masks = np.stack([shrunk(_silhouette(shape, side), side) for shape in SHAPES])
+        overlay = self.overlay(
+            canvas, SHAPES, masks, places=np.array([corner]), jitter_range=np.array([ranges])
         )
         return overlay.at_fixed_places() if self.place == "fixed" else overlay
 

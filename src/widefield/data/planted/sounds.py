@@ -1,18 +1,35 @@
-"""Overlays on sounds: a random segment of the recording of a class, at a random level.
+"""`+background`, `+tone` and `+clicks`: a random segment of a sound of a class, mixed into sounds.
 
-An overlay is a function of (seed, index, held_out), as for images.
+Feature Dropout (2022) mixes spoken digits with cafe, machinery or traffic. `+background` uses the
+classes of `source`, a pack of clips or a folder of class folders, or three synthetic noises. Ours
+samples one segment and one signal-to-noise ratio for each example; training uses the first 80 % of
+each recording, held-out examples the rest. `as-published` resamples at each read, mixes by peaks,
+and uses all of a recording in training and test. The authors resample for each view; here the views
+of one read share their background.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import ArrayLike, NDArray
 
-from widefield.data.planted.overlay import Canvas
-from widefield.data.planted.random_overlay import RandomOverlay
+from widefield.core import rng
+from widefield.core.names import printable
+from widefield.data.planted.overlay import Canvas, RandomOverlay
 
+Decibels = Annotated[float, Interval(ge=-20, le=60), "dB"]
+"""Level of the example above the planted sound."""
+
+_TRAIN_SHARE = 0.8
+_NOISE_SECONDS = 20
+_TONES = {"low": 0.06, "middle": 0.12, "high": 0.25}
+"""Frequency of each tone, as a share of the Nyquist frequency."""
+_CLICKS = {"slow": (0.25,), "fast": (0.08,), "pairs": (0.05, 0.2)}
+"""Seconds between clicks, in turn."""
 _LEVELS = 2**16
 
 
@@ -84,6 +101,20 @@ class AudioFeature(ABC):
     def draw(self, canvas: Canvas) -> SoundOverlay:
         """Make or read the sound of each class."""
 
+    def overlay(
+        self, canvas: Canvas, sounds: Mapping[str, NDArray[np.floating]], snr: tuple[float, float]
+    ) -> SoundOverlay:
+        """Return an overlay of the sound of each class, at ratios `snr` as of `SoundOverlay`."""
+        return SoundOverlay(
+            name=self.name,
+            classes=tuple(sounds),
+            loops=tuple(as_loop(x, canvas.shape[1]) for x in sounds.values()),
+            snr=snr,
+            seed=canvas.seed,
+            held_out=canvas.held_out,
+            fresh=self.fresh,
+        )
+
 
 def as_loop(x: NDArray[np.floating], steps: int) -> NDArray[np.float32]:
     """Return a recording repeated until it is longer than `steps`, with a mean square of 1."""
@@ -91,3 +122,129 @@ def as_loop(x: NDArray[np.floating], steps: int) -> NDArray[np.float32]:
     long = np.tile(x.astype(np.float64), repeats)
     rms = np.sqrt((long**2).mean())
     return (long / max(rms, 1e-9)).astype(np.float32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Background(AudioFeature):
+    """Options of `+background`."""
+
+    name: ClassVar[str] = "background"
+
+    as_published: bool = False
+    """Resample at each read, mix by peaks, and share recordings between training and test."""
+    fresh: bool = False
+    high: Decibels = 10.0
+    low: Decibels = 0.0
+    source: str = ""
+    """Pack or folder of recordings; default: three synthetic noises."""
+
+    def __post_init__(self) -> None:
+        """Check the range of levels."""
+        if self.low > self.high:
+            raise ValueError(f"'+background' has low={self.low:g} above high={self.high:g}")
+
+    @classmethod
+    def levels(cls) -> "tuple[Background, ...]":
+        """Return five variants, from hard to easy to hear."""
+        return tuple(cls(low=level, high=level) for level in (30, 20, 10, 0, -10))
+
+    def draw(
+        self, canvas: Canvas, recordings: Mapping[str, Sequence[NDArray[np.float32]]] | None = None
+    ) -> SoundOverlay:
+        """Return an overlay of the `recordings` of each class, which `source` holds, or noises."""
+        rate = canvas.sound_rate(self.name)
+        if recordings is None:
+            recordings = {name: [x] for name, x in _noises(rate, canvas.seed).items()}
+        held_out = None if self.as_published else canvas.held_out
+        parts = {name: _concatenate(name, xs, held_out) for name, xs in recordings.items()}
+        overlay = self.overlay(canvas, parts, (self.low, self.high))
+        if not self.as_published:
+            return overlay
+        return replace(overlay, held_out=False, fresh=True, by_peak=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Synthetic(AudioFeature):
+    """Options of synthetic sounds."""
+
+    fresh: bool = False
+    level: Decibels = 10.0
+    """Level of the example above the planted sound."""
+
+    @classmethod
+    def levels(cls) -> tuple[Self, ...]:
+        """Return five variants, from hard to easy to hear."""
+        return tuple(cls(level=level) for level in (40, 30, 20, 10, 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tone(_Synthetic):
+    """Options of `+tone`: a low, a middle or a high pure tone."""
+
+    name: ClassVar[str] = "tone"
+
+    def draw(self, canvas: Canvas) -> SoundOverlay:
+        """Return an overlay of tones; the random start of a segment is the random phase."""
+        canvas.sound_rate(self.name)
+        time = np.arange(2 * canvas.shape[1])
+        tones = {name: np.sin(np.pi * share * time) for name, share in _TONES.items()}
+        return self.overlay(canvas, tones, (self.level, self.level))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clicks(_Synthetic):
+    """Options of `+clicks`: slow, fast or paired clicks."""
+
+    name: ClassVar[str] = "clicks"
+
+    def draw(self, canvas: Canvas) -> SoundOverlay:
+        """Return an overlay of click trains."""
+        rate, steps = canvas.sound_rate(self.name), canvas.shape[1]
+        trains = {name: _click_train(gaps, rate, steps) for name, gaps in _CLICKS.items()}
+        return self.overlay(canvas, trains, (self.level, self.level))
+
+
+def _concatenate(
+    name: str, recordings: Sequence[NDArray[np.float32]], held_out: bool | None
+) -> NDArray[np.float32]:
+    """Return the recordings of a class at equal levels, of each all, or one of its two parts."""
+    parts = list(recordings)
+    if held_out is not None:
+        cuts = [round(_TRAIN_SHARE * len(x)) for x in recordings]
+        parts = [x[k:] if held_out else x[:k] for x, k in zip(recordings, cuts, strict=True)]
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        raise ValueError(
+            f"the recordings of '{printable(name)}' for '+background' are too short to be divided "
+            "80 / 20: give longer ones"
+        )
+    return parts[0] if len(parts) == 1 else np.concatenate([as_loop(part, 0) for part in parts])
+
+
+def _click_train(gaps: tuple[float, ...], rate: int, steps: int) -> NDArray[np.float64]:
+    """Return short bursts of alternating samples, with `gaps` seconds between them in turn."""
+    burst = np.exp(-np.arange(max(8, rate // 200)) / max(2, rate // 1000))
+    burst[1::2] *= -1
+    cycle = [round(gap * rate) for gap in gaps]
+    x = np.zeros(sum(cycle))
+    for start in np.cumsum([0, *cycle[:-1]]):
+        x[start : start + len(burst)] = burst
+    return np.tile(x, -(-2 * steps // len(x)))
+
+
+def _noises(rate: int, seed: int) -> dict[str, NDArray[np.float32]]:
+    """Return 20 s of each noise: white, a 100 Hz comb, and power 1/f^2."""
+    count = _NOISE_SECONDS * rate
+    bits = rng.integers(seed, "made noise", np.arange(count), 2**16)
+    spectrum = np.fft.rfft(bits / 2**15 - 1.0)
+    spectrum[0] = 0
+    frequency = np.fft.rfftfreq(count, 1 / rate)
+    shapes = {
+        "hiss": np.ones_like(frequency),
+        "hum": (np.abs(frequency % 100 - 50) > 48) / np.maximum(frequency, 100),
+        "rumble": 1 / np.maximum(frequency, 20),
+    }
+    return {
+        name: np.fft.irfft(spectrum * shape, n=count).astype(np.float32)
+        for name, shape in shapes.items()
+    }

@@ -1,8 +1,6 @@
-"""Arrays as a source: `.npz` and `.npy` files, packs of images or sounds, arrays in memory."""
+"""Arrays as a source: images, windows or sounds with labels, and packs of files."""
 
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +9,17 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from widefield.core.memory import check_memory
 from widefield.core.names import printable
-from widefield.data.cache import digest_of_files
-from widefield.data.columns import Names
 from widefield.data.examples import Examples
-from widefield.data.labels.arrays import as_labels, as_target, described
-from widefield.data.readers.npz import read_array, read_arrays
+from widefield.data.labels.arrays import described, read_label_arrays
+from widefield.data.readers.npz import read_arrays
 from widefield.data.readers.recordings import of_array, of_pack, split_at
-from widefield.data.readers.windows import as_windows
 
 _CHANNELS = (1, 2, 3, 4)
 _MOST_CHANNELS = 64
+"""Channels of an image, chosen by hand: more of them are another axis."""
+_SHORTEST = 16
+"""Minimum length of a window: an encoder halves it four times."""
 
 Array = NDArray[np.generic] | torch.Tensor
 
@@ -33,19 +30,7 @@ def read_npz(path: Path) -> Examples:
     A pack has `images` (pixels) or `bytes` and `offsets` (concatenated JPEG or PNG files); its
     task is `class`. Nothing is unpickled.
     """
-    examples = read_arrays_by_key(read_arrays(path), f"'{path}'")
-    return replace(examples, origin=partial(digest_of_files, [path]))
-
-
-def read_npy(path: Path) -> Examples:
-    """Read a `.npy` file of images, as a memory map."""
-    array = read_array(path)
-    # Other types are converted to uint8 in memory.
-    if array.dtype != np.uint8:
-        check_memory(array.size, f"the pixels of '{path}'")
-    return replace(
-        read_arrays_by_key({"x": array}, f"'{path}'"), origin=partial(digest_of_files, [path])
-    )
+    return read_arrays_by_key(read_arrays(path), f"'{path}'")
 
 
 def read_memory(data: Array | Mapping[str, Array]) -> Examples:
@@ -56,7 +41,8 @@ def read_memory(data: Array | Mapping[str, Array]) -> Examples:
     if is_list_of_images(images):
         rest = {str(k): _as_array(str(k), value) for k, value in data.items() if k != "x"}
         assert isinstance(images, list | tuple)
-        return replace(_examples(len(images), rest, _tasks(rest, ())), files=list(images))
+        table = read_label_arrays(len(images), rest, _tasks(rest))
+        return Examples(**vars(table), files=list(images))
     arrays = {str(key): _as_array(str(key), value) for key, value in data.items()}
     return read_arrays_by_key(arrays, "the mapping")
 
@@ -89,17 +75,20 @@ def read_arrays_by_key(arrays: dict[str, NDArray[np.generic]], source: str) -> E
         recordings = of_pack(arrays, source)
         tasks = {"class": ("labels", "classes"), "speaker": ("speakers", "speaker_names")}
         tasks = {task: keys for task, keys in tasks.items() if keys[0] in arrays}
-        return replace(_examples(len(recordings), arrays, tasks), recordings=recordings)
-    if "sounds" in arrays:  # all keys but `sample_rate` are tasks
+        table = read_label_arrays(len(recordings), arrays, tasks)
+        return Examples(**vars(table), recordings=recordings)
+    if "sounds" in arrays:
         recordings = of_array(arrays, source)
-        tasks = _tasks(arrays, ("sounds", "sample_rate"))
-        return replace(_examples(len(recordings), arrays, tasks), recordings=recordings)
+        table = read_label_arrays(len(recordings), arrays, _tasks(arrays, "sounds", "sample_rate"))
+        return Examples(**vars(table), recordings=recordings)
     if "windows" in arrays:
-        return read_windows(arrays)
+        pixels = as_windows(arrays["windows"], "windows")
+        table = read_label_arrays(len(pixels), arrays, _tasks(arrays, "windows"))
+        return Examples(**vars(table), pixels=pixels)
     if "x" in arrays:
         pixels, notes = as_pixels(arrays["x"], "x")
-        examples = _examples(len(pixels), arrays, _tasks(arrays, ("x",)))
-        return replace(examples, pixels=pixels, notes=(*notes, *examples.notes))
+        table = read_label_arrays(len(pixels), arrays, _tasks(arrays, "x"), notes)
+        return Examples(**vars(table), pixels=pixels)
     if "images" in arrays or "bytes" in arrays:
         return _read_pack(arrays, source)
     raise ValueError(
@@ -109,35 +98,10 @@ def read_arrays_by_key(arrays: dict[str, NDArray[np.generic]], source: str) -> E
     )
 
 
-def read_windows(arrays: dict[str, NDArray[np.generic]]) -> Examples:
-    """Read windows [n, channels, time] under key `windows`; all other keys are tasks."""
-    pixels = as_windows(arrays["windows"], "windows")
-    return replace(_examples(len(pixels), arrays, _tasks(arrays, ("windows",))), pixels=pixels)
-
-
-def _tasks(
-    arrays: dict[str, NDArray[np.generic]], others: tuple[str, ...]
-) -> dict[str, tuple[str, str]]:
+def _tasks(arrays: dict[str, NDArray[np.generic]], *others: str) -> dict[str, tuple[str, str]]:
     """Return task -> key of its labels and of its class names, for all keys but `others`."""
     names = {f"{key}_classes" for key in arrays}
     return {key: (key, f"{key}_classes") for key in arrays if key not in {*others, *names}}
-
-
-def _examples(
-    n: int, arrays: dict[str, NDArray[np.generic]], tasks: dict[str, tuple[str, str]]
-) -> Examples:
-    """Return n examples with labels and targets of `tasks`, as `_tasks` returns them."""
-    labels, classes, targets = {}, {}, {}
-    for task, (key, names) in tasks.items():
-        values, named = arrays[key], arrays.get(names)
-        if values.shape[:1] == (n,) and (values.dtype.kind == "f" or values.ndim == 2):
-            targets[task] = as_target(values, key, named, names)
-        else:
-            labels[task], classes[task] = as_labels(values, key, n, named, names)
-    notes = tuple(target.note(task, in_table=False) for task, target in targets.items())
-    return Examples(
-        names=Names.of_rows(n), labels=labels, classes=classes, targets=targets, notes=notes
-    )
 
 
 def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
@@ -160,8 +124,8 @@ def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
         view = memoryview(data.tobytes())
         files = [view[part] for part in split_at(arrays["offsets"], len(data))]
         n = len(files)
-    examples = _examples(n, arrays, {"class": ("labels", "classes")})
-    return replace(examples, pixels=pixels, files=files, notes=(*notes, *examples.notes))
+    table = read_label_arrays(n, arrays, {"class": ("labels", "classes")}, notes)
+    return Examples(**vars(table), pixels=pixels, files=files)
 
 
 def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str, ...]]:
@@ -248,3 +212,39 @@ def _from_float(x: NDArray[np.generic]) -> NDArray[np.uint8]:
     for first in range(0, len(x), 1024):
         pixels[first : first + 1024] = np.round(x[first : first + 1024].astype(np.float32) * 255)
     return pixels
+
+
+def as_windows(x: NDArray[np.generic], key: str) -> NDArray[np.float32]:
+    """Convert windows [n, channels, time] to float32 [n, 1, time, channels].
+
+    [n, time] is one channel. Values keep their units: the encoder normalizes each channel.
+
+    Raises:
+        ValueError: another shape or type, fewer than 16 steps, or NaN or infinity.
+    """
+    x = x[:, None, :] if x.ndim == 2 else x
+    if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "iuf":
+        raise ValueError(
+            f"key '{key}' is {x.dtype} {list(x.shape)}; expected numbers [n, channels, time]"
+        )
+    n, channels, steps = x.shape
+    if steps < _SHORTEST:
+        raise ValueError(
+            f"key '{key}' has windows of {channels} channels and {steps} steps of time; expected "
+            f"[n, channels, time] with at least {_SHORTEST} steps"
+        )
+    if channels > steps:
+        raise ValueError(
+            f"key '{key}' is {list(x.shape)}, with more channels than steps of time; expected "
+            "[n, channels, time]: swap the last two axes"
+        )
+    out = np.empty((n, 1, steps, channels), dtype=np.float32)
+    with np.errstate(over="ignore"):
+        out[:, 0] = np.moveaxis(x, 1, 2)
+    finite = np.isfinite(out).all((1, 2, 3))
+    if not finite.all():
+        raise ValueError(
+            f"key '{key}' holds NaN or infinity in {int((~finite).sum())} of {n} windows "
+            f"(first: row {int(np.flatnonzero(~finite)[0])}); leave them out or fill the gaps"
+        )
+    return out

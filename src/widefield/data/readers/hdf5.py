@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.memory import free_host_memory
-from widefield.core.names import printable
+from widefield.core.names import printable, reason_of
 from widefield.data.readers.arrays import channels_are_second
 
-HDF5_SUFFIXES, ZARR_SUFFIXES = (".h5", ".hdf5"), (".zarr",)
 _IMAGES = ("x", "images")
 """Keys of images, which stay in the file where they do not fit into memory."""
 
@@ -100,8 +99,7 @@ def _errors(path: Path, kind: str) -> Iterator[None]:
     except _TooLargeError:
         raise
     except Exception as error:
-        reason = printable(" ".join(str(error).split()))[:120]
-        raise ValueError(f"'{path}' is not a readable {kind} file: {reason}") from None
+        raise ValueError(f"'{path}' is not a readable {kind} file: {reason_of(error)}") from None
 
 
 class _TooLargeError(ValueError):

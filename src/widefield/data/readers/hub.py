@@ -6,10 +6,8 @@ import shutil
 from pathlib import Path
 
 from widefield.core.errors import option
-from widefield.core.names import printable
+from widefield.core.names import printable, reason_of
 from widefield.data.cache import cache_folder, make_cache_folder
-from widefield.data.examples import Examples
-from widefield.data.readers import tables
 
 PREFIX = "hf:"
 _FIRST = re.compile(r"(.*)\[:(\d+)\]")
@@ -28,7 +26,7 @@ def fetch(name: str) -> None:
         CacheError: the cache cannot be written.
     """
     path, split, count = _parts(name)
-    target = _kept(path, split, count)
+    target = _target(path, split, count)
     if target.exists():
         return
     try:
@@ -46,8 +44,7 @@ def fetch(name: str) -> None:
         if not target.exists():
             draft.rename(target)
     except Exception as error:  # the package has errors of many libraries
-        reason = printable(" ".join(str(error).split()))[:200] or type(error).__name__
-        raise ValueError(f"cannot fetch '{name}': {reason}") from error
+        raise ValueError(f"cannot fetch '{name}': {reason_of(error, most=200)}") from error
     finally:
         if count is None:
             shutil.rmtree(draft, ignore_errors=True)
@@ -55,36 +52,32 @@ def fetch(name: str) -> None:
             draft.unlink(missing_ok=True)
 
 
-def read_hub(name: str) -> Examples:
-    """Read a data set, a split of it or the first examples of one, that `fetch` has saved.
+def kept_path(name: str) -> Path:
+    """Return the folder or file of a data set, a split or the first examples that `fetch` saved.
 
     Raises:
-        ValueError: it was not fetched, has several splits or not this one, or is damaged.
+        ValueError: it was not fetched, or has several splits or not this one.
     """
     path, split, count = _parts(name)
-    kept = _kept(path, split, count)
-    if not kept.exists():
+    target = _target(path, split, count)
+    if not target.exists():
         raise ValueError(
             f"'{name}' is not on this machine: add {option('download', True)} to pretrain or plan "
             "to fetch it"
         )
     if count is not None:
-        return tables.read_tables([kept], f"'{name}'")
-    splits = sorted(entry.name for entry in kept.iterdir() if entry.is_dir())
+        return target
+    splits = sorted(entry.name for entry in target.iterdir() if entry.is_dir())
     if splits and split not in splits:
         raise ValueError(
             f"'{name}' has the splits {', '.join(map(printable, splits))}: name one of them, such "
             f"as '{PREFIX}{path}/{splits[-1]}'"
         )
-    return tables.read_saved(kept / split if splits and split else kept)
+    return target / split if splits and split else target
 
 
 def _parts(name: str) -> tuple[str, str | None, int | None]:
-    """Return OWNER/NAME, SPLIT and N of a name; None where it has none.
-
-    Raises:
-        ValueError: N is 0, or there is no split.
-    """
+    """Return OWNER/NAME, SPLIT and N of a name; None where it has none."""
     first = _FIRST.fullmatch(name)
     owner, title, *split = (first[1] if first else name).removeprefix(PREFIX).split("/")
     path, count = f"{owner}/{title}", int(first[2]) if first else None
@@ -96,12 +89,7 @@ def _parts(name: str) -> tuple[str, str | None, int | None]:
     return path, split[0] if split else None, count
 
 
-def _kept(path: str, split: str | None, count: int | None) -> Path:
+def _target(path: str, split: str | None, count: int | None) -> Path:
     """Return where a data set, or the first examples of a split, is kept."""
-    if count is None:
-        return _root() / path
-    return _root() / f"{path}.first" / f"{split}-{count}.parquet"
-
-
-def _root() -> Path:
-    return cache_folder() / "hub"
+    root = cache_folder() / "hub"
+    return root / path if count is None else root / f"{path}.first" / f"{split}-{count}.parquet"

@@ -27,6 +27,8 @@ _SIZE_SAMPLE = 1_000
 _LISTING_THREADS = 8
 """Folders that are listed at once: disks of a network answer late."""
 _MAX_KINDS = 4
+"""Suffixes and folders that a note names, chosen by hand."""
+_ARRAY = ".npy"
 
 _TARGETS = {"masks", "annotations", "labels", "groundtruth", "ground_truth"}
 """Folders of targets beside the images."""
@@ -54,51 +56,47 @@ def read_folder(folder: Path, *, labels: bool = False) -> Examples:
         ValueError: no files, both images and sounds, an unreadable folder, or subfolders that are
             splits.
     """
-    suffixes = image_suffixes()
+    kind_of = {
+        **dict.fromkeys(image_suffixes(), "images"),
+        **dict.fromkeys(SUFFIXES, "sounds"),
+        _ARRAY: "arrays",
+    }
+    found: dict[str, list[str]] = {"images": [], "sounds": [], "arrays": []}
     ignored: Counter[str] = Counter()
     foreign: Counter[str] = Counter()
-    paths: list[str] = []
-    audio_paths: list[str] = []
-    array_paths: list[str] = []
     states: dict[str, FileState] = {}
     for path, state in _walk(folder, ignored, foreign):
         suffix = _suffix(path)
         states[path] = state
-        if suffix in suffixes:
-            paths.append(path)
-        elif suffix in SUFFIXES:
-            audio_paths.append(path)
-        elif suffix == ARRAY_SUFFIX:
-            array_paths.append(path)
+        if suffix in kind_of:
+            found[kind_of[suffix]].append(path)
         else:
             ignored[suffix or "without a suffix"] += 1
-    if paths and audio_paths:
+    if found["images"] and found["sounds"]:
         raise ValueError(
-            f"'{printable(str(folder))}' holds {len(paths)} images and {len(audio_paths)} sounds; "
-            "put them into folders of their own"
+            f"'{printable(str(folder))}' holds {len(found['images'])} images and "
+            f"{len(found['sounds'])} sounds; put them into folders of their own"
         )
-    are_arrays = not paths and not audio_paths
-    if not are_arrays:
-        ignored[ARRAY_SUFFIX] += len(array_paths)
-    paths = array_paths if are_arrays else paths or audio_paths
+    kind = next((kind for kind, paths in found.items() if paths), "images")
+    if kind != "arrays":
+        ignored[_ARRAY] += len(found["arrays"])
     notes = _ignored_note(+ignored)
-    if not paths:
-        found = f" ({notes[0]})" if notes else ""
+    if not found[kind]:
+        others = f" ({notes[0]})" if notes else ""
         raise ValueError(
-            f"no images under '{folder}'{found}; expected files such as .jpg, .png, .tif "
+            f"no images under '{folder}'{others}; expected files such as .jpg, .png, .tif "
             "or .webp, or .wav, .flac, .ogg or .mp3"
         )
-    paths, targets = _without_targets(sorted(paths))
-    notes += _folders_note(foreign, "other programs write") + _folders_note(
-        targets, "hold targets and no examples"
-    )
+    paths, targets = _without_targets(sorted(found[kind]))
+    notes += _folders_note(foreign, "other programs write")
+    notes += _folders_note(targets, "hold targets and no examples")
     table = read_folders(paths, str(folder), labels=labels)
     files = FolderFiles(folder, paths)
     return Examples(
         **vars(replace(table, notes=(*notes, *table.notes))),
-        files=None if audio_paths else files,
-        as_values=are_arrays,
-        recordings=Recordings(files=list(files)) if audio_paths else None,
+        files=None if kind == "sounds" else files,
+        as_values=kind == "arrays",
+        recordings=Recordings(files=list(files)) if kind == "sounds" else None,
         origin=partial(_digest, folder, files, states, paths),
     )
 
@@ -140,9 +138,6 @@ def image_suffixes() -> set[str]:
     """Return the suffixes of image files that are read."""
     formats = Image.registered_extensions()
     return {suffix for suffix, name in formats.items() if name in FORMATS and name in Image.OPEN}
-
-
-ARRAY_SUFFIX = ".npy"
 
 
 def _without_targets(paths: list[str]) -> tuple[list[str], Counter[str]]:

@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from widefield.core.files import check_plain_file
-from widefield.core.names import printable
+from widefield.core.names import printable, reason_of
 from widefield.data.cache import digest_of_files
 from widefield.data.columns import Names
 from widefield.data.examples import Examples
@@ -26,8 +26,6 @@ from widefield.data.readers.recordings import Recordings
 from widefield.data.readers.remote import RemoteFiles
 from widefield.data.skipped import Skipped
 from widefield.data.spec import is_url
-
-LIST_SUFFIXES = (".csv", ".tsv")
 
 
 class ListedFiles(Sequence[Path]):
@@ -53,7 +51,7 @@ def read_manifest(file: Path) -> Examples:
         ValueError: the file is no table, or has no column of paths.
     """
     source = f"'{printable(str(file))}'"
-    table = _read_csv(file) if file.suffix.lower() in LIST_SUFFIXES else pq.read_table(file)
+    table = pq.read_table(file) if file.suffix.lower() == ".parquet" else _read_csv(file)
     path = path_column(table.column_names)
     if path is None:
         raise ValueError(f"{source} has no column 'path': it needs the paths of the images")
@@ -61,24 +59,21 @@ def read_manifest(file: Path) -> Examples:
     if not len(table):
         raise ValueError(f"{source} lists no files: give at least one")
     names = Names(table[path])
-    tasks = read_tasks(table, names, (path, "split"))
-    tasks = replace(
-        tasks, skipped=skipped, notes=tuple(f"{source}: {note}" for note in tasks.notes)
-    )
-    folder = file.parent
-    files: Sequence[Any] = RemoteFiles(names) if is_url(names[0]) else ListedFiles(folder, names)
-    is_sound = os.path.splitext(names[0])[1].lower() in SOUND_SUFFIXES
+    rows = read_tasks(table, names, (path, "split"))
+    notes = tuple(f"{source}: {note}" for note in rows.notes)
+    are_remote = is_url(names[0])
+    files: Sequence[Any] = RemoteFiles(names) if are_remote else ListedFiles(file.parent, names)
+    are_sounds = os.path.splitext(names[0])[1].lower() in SOUND_SUFFIXES
     return Examples(
-        **vars(tasks),
-        files=None if is_sound else files,
-        recordings=Recordings(files=list(files)) if is_sound else None,
+        **vars(replace(rows, skipped=skipped, notes=notes)),
+        files=None if are_sounds else files,
+        recordings=Recordings(files=list(files)) if are_sounds else None,
         is_test=read_split(table, source),
-        origin=partial(_digest, file, files),
+        origin=partial(_digest, file, () if are_remote else files),
     )
 
 
-def _digest(file: Path, files: Sequence[Any]) -> bytes:
-    listed = [] if isinstance(files, RemoteFiles) else files
+def _digest(file: Path, listed: Sequence[Path]) -> bytes:
     return digest_of_files([file, *listed])
 
 
@@ -99,7 +94,7 @@ def _read_csv(file: Path) -> pa.Table:
             ),
         )
     except (pa.ArrowException, OSError) as error:
-        reason = printable(str(error).splitlines()[0])[:120]
+        reason = reason_of(error)
         raise ValueError(f"{source} is not a CSV file in UTF-8: {reason}; save it as one") from None
 
 

@@ -3,13 +3,15 @@
 import math
 import warnings
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.memory import free_host_memory
+from widefield.core.memory import check_memory, free_host_memory
 from widefield.core.names import printable
 
 _ENCRYPTED = 0x1
@@ -55,52 +57,59 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
     return arrays
 
 
-def read_array(path: Path) -> NDArray[np.generic]:
-    """Read the array of a `.npy` file as a read-only memory map.
+def read_npy(path: Path) -> dict[str, NDArray[np.generic]]:
+    """Read the images of a `.npy` file, as a read-only memory map, under the key `x`.
 
     Raises:
         ValueError: not a `.npy` file, damaged, or not an array of plain values.
     """
+    problem: str | None = _NO_ARRAY
     if path.is_file():
         with path.open("rb") as file:
-            problem = _problem_of_file(file, path.stat().st_size)
-        if problem is None:
-            array: NDArray[np.generic] = np.load(path, mmap_mode="r", allow_pickle=False)
-            return array
-        if problem != _NO_ARRAY:
-            raise ValueError(f"'{path}' {problem}")
-    raise ValueError(f"'{path}' is not a readable .npy file; make one by numpy.save")
-
-
-def _problem_of_file(file: IO[bytes], size: int) -> str | None:
-    with warnings.catch_warnings():  # numpy warns on headers that Python 2 wrote
-        warnings.simplefilter("ignore")
-        try:
-            return _problem(file, size)
-        except Exception:  # a damaged header may raise any error
-            return _DAMAGED
+            problem = _problem(file, path.stat().st_size)
+    if problem == _NO_ARRAY:
+        raise ValueError(f"'{path}' is not a readable .npy file; make one by numpy.save")
+    if problem is not None:
+        raise ValueError(f"'{path}' {problem}")
+    array: NDArray[np.generic] = np.load(path, mmap_mode="r", allow_pickle=False)
+    if array.dtype != np.uint8:  # others are converted in memory
+        check_memory(array.size, f"the pixels of '{path}'")
+    return {"x": array}
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> NDArray[np.generic]:
     """Read one member after a check of its header."""
     if member.flag_bits & _ENCRYPTED:
         raise ValueError(f"{name} is encrypted; save it without a password")
-    with warnings.catch_warnings():  # numpy warns on headers that Python 2 wrote
-        warnings.simplefilter("ignore")
-        try:
-            with archive.open(member) as file:
-                problem = _problem(file, member.file_size)
-            if problem is None:
-                with archive.open(member) as file:
-                    array: NDArray[np.generic] = np.lib.format.read_array(file, allow_pickle=False)
-                return array
-        except Exception:  # a damaged stream may raise any error
-            problem = _DAMAGED
+    try:
+        with archive.open(member) as file:
+            problem = _problem(file, member.file_size)
+        if problem is None:
+            with archive.open(member) as file, _without_warnings():
+                array: NDArray[np.generic] = np.lib.format.read_array(file, allow_pickle=False)
+            return array
+    except Exception:  # a damaged stream may raise any error
+        problem = _DAMAGED
     raise ValueError(f"{name} {problem}")
 
 
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():  # numpy warns on headers that Python 2 wrote
+        warnings.simplefilter("ignore")
+        yield
+
+
 def _problem(file: IO[bytes], file_size: int) -> str | None:
-    """Return the problem with a member according to its header, or None; may raise any error."""
+    """Return the problem with an array according to its header, or None."""
+    try:
+        with _without_warnings():
+            return _problem_of_header(file, file_size)
+    except Exception:  # a damaged header may raise any error
+        return _DAMAGED
+
+
+def _problem_of_header(file: IO[bytes], file_size: int) -> str | None:
     prefix = np.lib.format.MAGIC_PREFIX
     if file.read(len(prefix)) != prefix:
         return _NO_ARRAY

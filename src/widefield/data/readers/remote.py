@@ -10,15 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from widefield.core.names import printable
+from widefield.core.names import printable, reason_of
 from widefield.data.cache import CacheError, cache_folder, digest, make_cache_folder
 from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples
 from widefield.data.labels.folders import read_folders
 from widefield.data.readers.images import image_suffixes
 
-LIMIT_VARIABLE, LIMIT_GB = "WIDEFIELD_URL_CACHE_GB", 50.0
-"""The environment variable of the most GB of copied files, and its default."""
+_LIMIT_VARIABLE, _LIMIT_GB = "WIDEFIELD_URL_CACHE_GB", 50.0
+"""The environment variable of the most GB of copied files, and its default, chosen by hand."""
 
 
 class RemoteFiles(Sequence[Encoded]):
@@ -71,13 +71,15 @@ def fetch(url: str) -> Path:
 
 def _limit() -> float:
     """Return the most bytes of copied files."""
-    text = os.environ.get(LIMIT_VARIABLE, str(LIMIT_GB))
+    text = os.environ.get(_LIMIT_VARIABLE, str(_LIMIT_GB))
     try:
         limit = float(text)
     except ValueError:
         limit = math.nan
     if not limit >= 0:
-        raise ValueError(f"{LIMIT_VARIABLE} is {text!r}: give a number of GB, such as {LIMIT_GB:g}")
+        raise ValueError(
+            f"{_LIMIT_VARIABLE} is {text!r}: give a number of GB, such as {_LIMIT_GB:g}"
+        )
     return 1e9 * limit
 
 
@@ -125,10 +127,9 @@ def read_remote_folder(url: str, *, labels: bool) -> Examples:
         raise ValueError(f"no images below '{url}'; expected files such as .jpg, .png or .webp")
     start = len(root.rstrip("/")) + 1
     names = [path[start:] for path in paths]
-    table = read_folders(names, url, names=Names(map(printable, names)), labels=labels)
     states = [(found[path].get("size"), str(found[path].get("mtime"))) for path in paths]
     return Examples(
-        **vars(table),
+        **vars(read_folders(names, url, labels=labels)),
         files=RemoteFiles(Names(system.unstrip_protocol(path) for path in paths)),
         origin=partial(digest, url, names, states),
     )
@@ -148,6 +149,5 @@ def _system_of(url: str) -> tuple[Any, str]:
 
 
 def _unreadable(url: str, error: Exception) -> ValueError:
-    reason = "no such file" if isinstance(error, FileNotFoundError) else str(error)
-    reason = printable(" ".join(reason.split()))[:120] or type(error).__name__
+    reason = "no such file" if isinstance(error, FileNotFoundError) else reason_of(error)
     return ValueError(f"cannot read '{url}': {reason}")

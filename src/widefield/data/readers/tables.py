@@ -1,33 +1,33 @@
-"""Parquet and Arrow files of encoded images, saved Hugging Face data sets, tables in memory."""
+"""Parquet and Arrow files of encoded images or windows, saved Hugging Face data sets."""
 
 import json
+import re
 import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from widefield.core.files import check_plain_file
-from widefield.core.names import printable
-from widefield.data.cache import digest_of_files
+from widefield.core.names import printable, reason_of
 from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples
 from widefield.data.labels.columns import read_split, read_tasks
 from widefield.data.labels.files import path_column
 
-TABLE_SUFFIXES = (".parquet", ".arrow", ".feather")
 _IMAGE_NAMES = ("image", "img", "images", "picture", "bytes", "jpg", "png")
 """Columns that are taken if several hold bytes."""
 _KEPT_GROUPS = 4
-"""Row groups of Parquet files in memory: threads read neighboring rows."""
-_NO_IMAGE = "a row without an image"
+"""Row groups of Parquet files in memory, chosen by hand: threads read neighboring rows."""
+_WINDOW = "window"
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+"""Name of the index in files that pandas wrote."""
 
 
 class ArrowImages(Sequence[Encoded]):
@@ -91,7 +91,7 @@ def _encoded(value: pa.Scalar) -> Encoded:
         return memoryview(value.as_buffer())
     if path is not None and path.is_valid:
         return Path(path.as_py())
-    raise ValueError(_NO_IMAGE)
+    raise ValueError("a row without an image")
 
 
 def read_tables(files: Sequence[Path], source: str) -> Examples:
@@ -103,18 +103,16 @@ def read_tables(files: Sequence[Path], source: str) -> Examples:
     Raises:
         ValueError: a file is damaged or of other columns, or no column holds images.
     """
-    if files[0].suffix.lower() == ".parquet":
-        schema = _common([read_schema(file) for file in files], files)
-        image = image_column(schema, source)
-        rest = [name for name in schema.names if name != image]
-        columns = pa.concat_tables([pq.read_table(file, columns=rest) for file in files])
-        images: Sequence[Encoded] = ParquetImages(files, image)
-        return _examples(columns, images, image, schema, source, files)
-    tables = [_read_arrow(file) for file in files]
-    schema = _common([table.schema for table in tables], files)
-    return replace(
-        read_table(pa.concat_tables(tables), source), origin=partial(digest_of_files, files)
-    )
+    if files[0].suffix.lower() != ".parquet":
+        tables = [_read_arrow(file) for file in files]
+        _check_equal([table.schema for table in tables], files)
+        return read_table(pa.concat_tables(tables), source)
+    schemas = [read_schema(file) for file in files]
+    _check_equal(schemas, files)
+    image = _image_column(schemas[0], source)
+    rest = [name for name in schemas[0].names if name != image]
+    columns = pa.concat_tables([pq.read_table(file, columns=rest) for file in files])
+    return _examples(columns, ParquetImages(files, image), schemas[0], source)
 
 
 def read_table(table: pa.Table, source: str) -> Examples:
@@ -123,13 +121,17 @@ def read_table(table: pa.Table, source: str) -> Examples:
     Raises:
         ValueError: no column holds images.
     """
-    image = image_column(table.schema, source)
-    images = ArrowImages(table[image])
-    return _examples(table.drop_columns([image]), images, image, table.schema, source, ())
+    image = _image_column(table.schema, source)
+    return _examples(table.drop_columns([image]), ArrowImages(table[image]), table.schema, source)
 
 
-def read_saved(folder: Path) -> Examples:
-    """Read a data set that `datasets.Dataset.save_to_disk` wrote, without `datasets`.
+def is_saved(folder: Path) -> bool:
+    """Return whether a folder is one of `datasets.Dataset.save_to_disk`."""
+    return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
+
+
+def saved_files(folder: Path) -> list[Path]:
+    """Return the Arrow files of a folder that `datasets.Dataset.save_to_disk` wrote.
 
     Raises:
         ValueError: it is damaged, or holds several splits.
@@ -145,12 +147,7 @@ def read_saved(folder: Path) -> Examples:
     files = [folder / str(part.get("filename")) for part in parts]
     if not files:
         raise ValueError(f"'{folder}' is a saved data set without files of data: save it again")
-    return read_tables(files, f"'{folder}'")
-
-
-def is_saved(folder: Path) -> bool:
-    """Return whether a folder is one of `save_to_disk`."""
-    return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
+    return files
 
 
 def read_schema(file: Path) -> pa.Schema:
@@ -171,12 +168,7 @@ def has_images(schema: pa.Schema) -> bool:
     return bool(_image_columns(schema))
 
 
-def image_column(schema: pa.Schema, source: str) -> str:
-    """Return the column of encoded images.
-
-    Raises:
-        ValueError: there is none, or it is ambiguous.
-    """
+def _image_column(schema: pa.Schema, source: str) -> str:
     found = _image_columns(schema)
     if not found:
         raise ValueError(
@@ -204,36 +196,24 @@ def _holds_bytes(kind: pa.DataType) -> bool:
 
 
 def _examples(
-    columns: pa.Table,
-    images: Sequence[Encoded],
-    image: str,
-    schema: pa.Schema,
-    source: str,
-    files: Sequence[Path],
+    columns: pa.Table, images: Sequence[Encoded], schema: pa.Schema, source: str
 ) -> Examples:
+    """Return `images` with the names and tasks of their other columns."""
     if not len(images):
         raise ValueError(f"{source} has no rows: give at least one image")
-    names, others = _names(columns)
+    path = path_column(columns.column_names)
+    is_name = path is not None and _is_unique_text(columns[path])
     class_labels = {
         name: tuple(kind["names"])
         for name, kind in _features(schema).items()
         if kind.get("_type") == "ClassLabel"
     }
+    names = Names(columns[path]) if is_name else Names.of_rows(len(columns))
     return Examples(
-        **vars(read_tasks(columns, names, others, class_labels)),
+        **vars(read_tasks(columns, names, ("split", path or ""), class_labels)),
         files=images,
         is_test=read_split(columns, source),
-        origin=partial(digest_of_files, files) if files else None,
     )
-
-
-def _names(columns: pa.Table) -> tuple[Names, set[str]]:
-    """Return the names of the rows, and the columns that are no tasks."""
-    path = path_column(columns.column_names)
-    others = {"split", *([path] if path else ())}
-    if path is not None and _is_unique_text(columns[path]):
-        return Names(columns[path]), others
-    return Names.of_rows(len(columns)), others
 
 
 def _is_unique_text(column: pa.ChunkedArray) -> bool:
@@ -251,14 +231,12 @@ def _features(schema: pa.Schema) -> dict[str, dict[str, Any]]:
     return {n: kind for n, kind in features.items() if n in names and isinstance(kind, dict)}
 
 
-def _common(schemas: Sequence[pa.Schema], files: Sequence[Path]) -> pa.Schema:
-    """Return the schema that all files have."""
+def _check_equal(schemas: Sequence[pa.Schema], files: Sequence[Path]) -> None:
     for schema, file in zip(schemas, files, strict=True):
         if not schema.equals(schemas[0]):
             raise ValueError(
                 f"'{file}' has other columns than '{files[0]}': give shards of one table"
             )
-    return schemas[0]
 
 
 def _read_arrow(file: Path) -> pa.Table:
@@ -275,9 +253,57 @@ def _read_arrow(file: Path) -> pa.Table:
         raise _unreadable(file, "Arrow", error) from None
 
 
+def read_windows(file: Path) -> dict[str, NDArray[np.generic]]:
+    """Read a Parquet file: column `window` [channels][time] a row; other columns are tasks.
+
+    Raises:
+        ValueError: it cannot be read, has gaps, or windows of unequal length.
+    """
+    try:
+        table = pq.read_table(file)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(file, "Parquet", error) from None
+    arrays: dict[str, NDArray[np.generic]] = {}
+    for name in table.column_names:
+        column = table.column(name)
+        if name == _WINDOW:
+            arrays["windows"] = _stacked(column.to_pylist(), file)
+        elif _PANDAS_INDEX.fullmatch(name):
+            continue
+        elif column.null_count:
+            raise ValueError(f"column '{printable(name)}' of '{file}' has gaps; fill them")
+        else:
+            arrays[printable(name)] = np.asarray(column.to_pylist())
+    return arrays
+
+
+def _stacked(rows: list[Any], file: Path) -> NDArray[np.float64]:
+    """Return the windows as one array, [n, channels, time] or [n, time]."""
+    shapes: dict[tuple[int, ...], int] = {}
+    windows = []
+    for number, row in enumerate(rows):
+        try:
+            window = np.asarray(row, dtype=np.float64)
+        except (ValueError, TypeError):
+            raise ValueError(
+                f"row {number} of '{file}' is not a window of numbers [channels][time] with "
+                "channels of one length"
+            ) from None
+        shapes.setdefault(window.shape, number)
+        windows.append(window)
+    if len(shapes) > 1:
+        (one, first), (other, second), *_ = shapes.items()
+        raise ValueError(
+            f"'{file}' has windows of unequal length: {list(one)} in row {first}, {list(other)} "
+            f"in row {second}; cut or pad them to one"
+        )
+    if not windows:
+        raise ValueError(f"'{file}' has no rows; give at least one window")
+    return np.stack(windows)
+
+
 def _unreadable(file: Path, kind: str, error: Exception) -> ValueError:
-    reason = printable(str(error).splitlines()[0])[:120]
-    return ValueError(f"'{file}' is not a readable {kind} file: {reason}")
+    return ValueError(f"'{file}' is not a readable {kind} file: {reason_of(error)}")
 
 
 def _json(file: Path) -> dict[str, Any]:
