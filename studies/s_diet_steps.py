@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from studies.study import TINY, Arm, Finding, Measured, Scale, SeedRuns, Study
 from studies.trained import Trained
 from widefield.config.recipes import make_recipe
-from widefield.core.types import InputSpec
+from widefield.core.form import InputSpec
 from widefield.data import Dataset, Loader
 from widefield.encoders import Encoder
 from widefield.head import batch_cross_entropy, initial_rows

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from widefield.audits.result import Audit as Audit
     from widefield.config.recipe import Recipe as Recipe
     from widefield.config.recipes import make_recipe as make_recipe
-    from widefield.encoders.weights.timm_entry import register_with_timm as register_with_timm
+    from widefield.encoders.weights.model_folder import register_with_timm as register_with_timm
     from widefield.head import PerExampleHead as PerExampleHead
     from widefield.inference.open_encoder import load as load
     from widefield.version import __version__ as __version__

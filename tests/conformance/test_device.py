@@ -163,9 +163,7 @@ def test_encoders_of_images_windows_and_sounds(watch: Watch) -> None:
         ("sounds", (1, rate), 1),
     ):
         sounds = {"rate": rate, "spectrogram": ((-3.0,), (4.0,))} if kind == "sounds" else {}
-        facts = DataInfo(
-            examples=12, image_size=size, channels=channels, labels={}, kind=kind, **sounds
-        )
+        facts = DataInfo(examples=12, image_size=size, channels=channels, labels={}, **sounds)
         recipe = small_recipe("simclr", batch_size=4, epochs=9, encoder="auto")
         step = TrainStep(build(recipe, facts, device=DEVICE), compute=Compute(DEVICE, "32-true"))
         x = torch.rand(4, channels, *size).to(DEVICE)

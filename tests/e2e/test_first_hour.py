@@ -22,7 +22,7 @@ from widefield.audits import audit as audit_file
 from widefield.cli.app import build_app
 from widefield.cli.help import EXAMPLES
 from widefield.config.recipes import make_recipe
-from widefield.core.types import InputSpec
+from widefield.core.form import InputSpec
 from widefield.data import open_dataset
 from widefield.inference import features
 from widefield.inference import open_encoder as extractor

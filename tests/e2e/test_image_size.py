@@ -68,7 +68,7 @@ def test_a_run_has_its_own_size(command: Command, folder: Path) -> None:
 def test_positions_of_a_transformer_are_resampled() -> None:
     encoder = build_encoder("vit_tiny_patch16_224,depth=1", stem="native", image_size=32, seed=0)
     extractor = open_encoder(encoder)
-    assert replace(extractor, kind_of_data=None).at_size("32x64").notes == (
+    assert replace(extractor, form=replace(extractor.form, kind=None)).at_size("32x64").notes == (
         "vit_tiny_patch16_224,depth=1: 5 position embeddings became 9: resampled",
     )
 

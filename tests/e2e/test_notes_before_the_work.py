@@ -13,7 +13,7 @@ from widefield.audits import bounds
 from widefield.inference import features
 from widefield.inference.features import FeatureExtractor
 from widefield.train.step import TrainStep
-from widefield.workflows import classify, embed, explore, pretrain, probe, recover
+from widefield.workflows import embed, pretrain, probe, recover
 from widefield.workflows.plan import plan
 
 NOTE = "classes, by folder: blue 20, red 20"
@@ -103,15 +103,12 @@ def test_notes_come_first(
     assert line.startswith("note: ")
 
 
-@pytest.mark.parametrize(
-    ("name", "module"),
-    [("probe", probe), ("explore", explore), ("embed", embed), ("classify", classify)],
-)
+@pytest.mark.parametrize("name", ["probe", "explore", "embed", "classify"])
 def test_the_old_order_is_seen(
-    here: None, command: Command, monkeypatch: pytest.MonkeyPatch, name: str, module: Any
+    here: None, command: Command, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """The control: without the callback, notes are printed after the work, once as well."""
-    monkeypatch.setattr(module, "send_notes", lambda notes, on_note: None)
+    monkeypatch.setattr(features, "send_notes", lambda notes, on_note: None)
     assert COMMANDS[name][1] not in said_before(command, monkeypatch, name)
 
 

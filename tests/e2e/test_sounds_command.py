@@ -268,7 +268,7 @@ def test_data_of_another_kind_are_named(tmp_path: Path) -> None:
     for mine, encoder in encoders.items():
         for kind, arrays in data.items():
             if kind != mine:
-                said = f"holds {kind}, and .* was trained on {mine}"
+                said = f"kind of data differs: {kind} for .*, {mine} for "
                 with pytest.raises(ValueError, match=said) as caught:
                     widefield.embed(encoder, arrays, quiet=True)
                 assert "\n" not in str(caught.value)

@@ -291,7 +291,7 @@ def test_sounds_of_another_length_and_rate(encoder: str, tmp_path: Path) -> None
 
 def test_a_start_of_another_kind_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(
-        ValueError, match="holds sounds, and the initial encoder was trained on images"
+        ValueError, match=r"kind of data differs: sounds for .*, images for the initial encoder"
     ):
         widefield.pretrain(sounds(0.5, 4000), out=tmp_path / "run", init=str(run), quiet=True)
 

@@ -43,6 +43,7 @@ from widefield.core.errors import input_errors, option
 from widefield.core.files import check_writable, checked_output
 from widefield.core.hardware import choose_device, machine
 from widefield.core.names import check_name
+from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import ImageSize, Kind, OnNote
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
@@ -77,6 +78,7 @@ _TOLERANCE = 1e-3
 
 
 @input_errors
+@describe_arguments
 def audit(
     encoder: EncoderSpec,
     data: Data | None = None,
@@ -106,23 +108,10 @@ def audit(
     example by the mean average precision, in place of the accuracy.
 
     Args:
-        encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
-            `pixels`. In Python also a module x[B, C, H, W] in [0, 1] -> h[B, D];
-            it is never changed.
         data: images or sounds, with or without labels; by default those that the run was trained
             on. Probes are fitted on one part of them and scored on another.
         train_data: fit probes, floors and ceilings on these, and score on all of `data`, by default
             on the test split of the run's data.
-        labels: a `.csv` file in place of the labels of the data: column path, and one for each
-            task. Examples without one of them are left out. In Python also a table, as `classify`
-            takes it.
-        group: examples that belong together, such as frames of a video: a column of the labels, a
-            label array, folder:1 for the first folder of a path, or regex:PATTERN for what its
-            first ( ) matches. No group is divided, and intervals count groups; by default as in
-            the run, for its data.
-        features: pooled, wide for these and directions of earlier stages and of the input,
-            feature-map for those before pooling, or projected for those after the projector of the
-            run.
         plant: features to plant, such as shapes,digits: shapes, digits, letters into images, tone,
             clicks, background into sounds; where there are no labels, the first two by default. In
             Python a sequence of names.
@@ -130,14 +119,11 @@ def audit(
         all_checkpoints: audit every checkpoint of the run too, to find out when a feature was
             learned or lost.
         max_examples: fit on a class-balanced first N examples, and score on a quarter as many.
-        image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
-            default the size of the encoder, or of the data.
         cache: folder that keeps floors and ceilings; by default `~/.cache/widefield/audits`.
         out: an `.html` file for the report.
         overwrite: replace the report if it is there.
         seed: seed of plants, probes, ceilings and bootstraps.
         quiet: log nothing on stderr.
-        on_note: called before the work with each note on the data and the encoder, such as `print`.
 
     Raises:
         ValueError: invalid input; the message names the remedy.
@@ -444,20 +430,10 @@ def _check_data(
 
 def _check_same_input(other: FeatureExtractor, data: TrainTest) -> None:
     """Check that another encoder takes these examples in the form in which they were opened."""
-    height, width, channels = data.train.images.shape[1:]
-    for name, expected, actual in (
-        ("kind of data", other.kind_of_data, data.train.kind),
-        ("sampling rate", other.rate, data.train.rate),
-        ("image size", other.image_size, (height, width)),
-        ("number of channels", other.channels, channels),
-        ("black_white", other.black_white, data.train.black_white),
-        ("fit", other.fit, data.train.fit),
-    ):
-        if None not in (expected, actual) and expected != actual:
-            raise ValueError(
-                f"{name} differs: {expected} for {other.name}, {actual} for the data of the other "
-                "encoder: audit them one by one"
-            )
+    names = (other.name, "the data of the other encoder")
+    mismatch = other.form.mismatch(data.train.form, names)
+    if mismatch is not None:
+        raise ValueError(f"{mismatch}: audit them one by one")
 
 
 def _without_labels(

@@ -40,7 +40,7 @@ from widefield.probes.features import image_batch
 from widefield.probes.floors import floors
 from widefield.probes.label_free import FeatureFunction
 from widefield.probes.target_scores import MEASURES, mean_floor, probe_targets
-from widefield.probes.wide import has_stages_for, wide_or_none
+from widefield.probes.wide import has_stages, wide_or_none
 from widefield.train.build import DataInfo, build
 from widefield.train.distributed import single_process
 from widefield.train.loop import Trainer
@@ -268,7 +268,7 @@ def _floor_sources(
     """
     yield _Source("random", partial(encode, encoder), key)
     # The accuracy of wide features differs less between draws, and they take longer to probe.
-    with_wide = with_wide and has_stages_for(encoder, dataset.images)
+    with_wide = with_wide and has_stages(encoder, dataset.images)
     with_statistics = with_statistics and keeps_statistics(encoder)
     device = choose_device("auto")
 

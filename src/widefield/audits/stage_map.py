@@ -19,7 +19,13 @@ from widefield.core.modes import eval_mode, on_device
 from widefield.data.select import spread_rows
 from widefield.encoders.readout import Source
 from widefield.encoders.readout_fit import inverse_deviation, leading_directions
-from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
+from widefield.encoders.stages import (
+    INPUT,
+    EncoderStage,
+    NoStagesError,
+    find_stages,
+    forward_with_maps,
+)
 from widefield.inference.splits import TrainTest
 from widefield.probes import fit_linear
 from widefield.probes.features import image_batch
@@ -47,7 +53,7 @@ def stage_hits(encoder: nn.Module, data: TrainTest, *, seed: int) -> dict[str, d
     with on_device(encoder, device), eval_mode(encoder), torch.inference_mode():
         try:
             stages = find_stages(encoder, image_batch(train.images[:2], device))
-        except ValueError:
+        except NoStagesError:
             return {}
         stages = tuple(stage for stage in stages if stage.name != INPUT)
         cells = _fit_cells(encoder, stages, train.images, device)

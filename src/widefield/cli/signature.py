@@ -5,7 +5,6 @@ The function is parsed and not imported, because importing torch takes seconds.
 
 import ast
 import inspect
-import re
 from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from cyclopts import Parameter
 import widefield
 from widefield.cli.help import grouped
 from widefield.cli.inputs import check_inputs
+from widefield.core.shared_arguments import SHARED_ARGUMENTS, arguments_of
 
 Command = Callable[..., None]
 
@@ -46,7 +46,7 @@ def like(
         functions = (node for node in _tree(module).body if isinstance(node, ast.FunctionDef))
         call = next(node for node in functions if node.name == (function or command.__name__))
         doc = inspect.cleandoc(ast.get_docstring(call) or "")
-        texts = arguments_of(doc)
+        texts = SHARED_ARGUMENTS | arguments_of(doc)
         declared = dict(inspect.signature(command).parameters)
         excluded = {*without, "quiet", "on_note", "on_step", "on_epoch"}
         common = [p for p in _parameters(call, module) if p.name not in excluded]
@@ -69,24 +69,6 @@ def like(
         return grouped(wrapper)
 
     return decorator
-
-
-def arguments_of(doc: str) -> dict[str, str]:
-    """Return the text of each argument in a docstring of Google's style.
-
-    Example:
-        >>> arguments_of('''Add.
-        ...
-        ... Args:
-        ...     x: first
-        ...         term.
-        ...     y: second term.
-        ... ''')
-        {'x': 'first term.', 'y': 'second term.'}
-    """
-    section = re.search(r"^Args:\n((?:    .*\n|\n)*)", f"{doc}\n", re.MULTILINE)
-    found = re.findall(r"^ {4}(\w+): (.*\n(?: {8}.*\n)*)", section[1] if section else "", re.M)
-    return {name: " ".join(text.split()) for name, text in found}
 
 
 def plain(text: str) -> str:

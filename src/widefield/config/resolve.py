@@ -17,9 +17,10 @@ from widefield.config.notes import notes_on
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, named_recipe
 from widefield.core.errors import option
+from widefield.core.form import InputSpec
 from widefield.core.hardware import choose_precision
 from widefield.core.memory import Memory
-from widefield.core.types import InputSpec, Kind, PixelStorage, Size, size_text
+from widefield.core.types import PixelStorage, size_text
 from widefield.data import Dataset, steps_per_epoch
 from widefield.encoders import EncoderConfig, EncoderSettings, family_of
 from widefield.methods import HeadMethodConfig
@@ -41,12 +42,8 @@ class RunContext:
 
     examples: int
     """n."""
-    image_size: Size
-    """Height and width of the examples, pixels."""
-    channels: int = 3
-    kind: Kind = "images"
-    rate: int | None = None
-    """Samples per second of sounds, Hz."""
+    inputs: InputSpec
+    """The form of the examples."""
     pixels: PixelStorage = "decoded"
     """How the images are kept."""
     planted: Collection[str] = ()
@@ -65,13 +62,9 @@ class RunContext:
     @classmethod
     def of(cls, dataset: Dataset, *, device: torch.device, **others: Any) -> Self:
         """Return the context of a data set on this machine."""
-        _, height, width, channels = dataset.images.shape
         return cls(
             examples=len(dataset),
-            image_size=(height, width),
-            channels=channels,
-            kind=dataset.kind,
-            rate=dataset.rate,
+            inputs=InputSpec.of_form(dataset.form),
             pixels="decoded" if dataset.encoded is None else "encoded",
             device=device,
             bf16=choose_precision("auto", device) == "bf16-mixed",
@@ -99,7 +92,7 @@ def resolve(
 
     Example:
         >>> cpu, memory = torch.device("cpu"), Memory(host=10**9)
-        >>> context = RunContext(examples=500, image_size=(32, 32), device=cpu, memory=memory)
+        >>> context = RunContext(examples=500, inputs=InputSpec(), device=cpu, memory=memory)
         >>> recipe, notes = resolve("default", {"epochs": 50}, context)
         >>> recipe.method.name, recipe.batch_size, recipe.encoder.name
         ('row-contrast', 64, 'resnet-tiny')
@@ -111,7 +104,8 @@ def resolve(
     unset = _unset(recipe, overrides)
     result = check(recipe, overrides, planted=context.planted, init=context.init)
     bf16 = result.precision == "bf16" or (result.precision == "auto" and context.bf16)
-    encoder = result.encoder.resolved(context.device, context.kind)
+    kind = context.inputs.kind
+    encoder = result.encoder.resolved(context.device, kind)
     result = replace(
         result, precision="bf16" if bf16 else "32", encoder=encoder, pixels=context.pixels
     )
@@ -123,11 +117,9 @@ def resolve(
     if "method" in unset:
         result = _with_default_method(result, overrides, per_epoch)
     if "views" in unset:
-        views = views_for(result.method.name, steps=steps, init=result.init, kind=context.kind)
+        views = views_for(result.method.name, steps=steps, init=result.init, kind=kind)
         result = result.changed({"views": views})
-    feature_dim = context.feature_dim or encoder.width(
-        InputSpec(channels=context.channels, image_size=context.image_size, rate=context.rate)
-    )
+    feature_dim = context.feature_dim or encoder.width(context.inputs)
     method = with_balance(result.method, steps=steps).placed(
         context.examples, feature_dim, context.memory
     )

@@ -7,6 +7,8 @@ from itertools import chain
 import torch
 from torch import nn
 
+CPU = torch.device("cpu")
+
 
 @contextmanager
 def eval_mode(module: nn.Module) -> Iterator[None]:
@@ -29,6 +31,17 @@ def eval_mode(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
+def device_of(module: nn.Module, *, default: torch.device = CPU) -> torch.device:
+    """Return the device of the weights of a module; `default` if it has none.
+
+    Example:
+        >>> device_of(nn.Linear(2, 2))
+        device(type='cpu')
+    """
+    first = next(chain(module.parameters(), module.buffers()), None)
+    return default if first is None else first.device
+
+
 @contextmanager
 def on_device(module: nn.Module, device: torch.device) -> Iterator[None]:
     """Move `module` to `device`; on exit move it back.
@@ -39,8 +52,7 @@ def on_device(module: nn.Module, device: torch.device) -> Iterator[None]:
         ...     print(net.weight.device)
         cpu
     """
-    first = next(chain(module.parameters(), module.buffers()), None)
-    original = device if first is None else first.device
+    original = device_of(module, default=device)
     module.to(device)
     try:
         yield

@@ -5,7 +5,7 @@ Shapes: B batch, C channels, H height, W width, D features, n examples.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -127,42 +127,6 @@ class Segmented(Protocol):
 Inputs = NDArray[Any] | Segmented
 """Examples to compute features of: images [n, H, W, C], or several segments of each."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class InputSpec:
-    """The record of preprocessing: how an example becomes the input of an encoder.
-
-    Every exported file has it. Images are decoded to RGB, brought to the size by `fit`
-    (`core/center_fit.py`), scaled to [0, 1], and normalized by (x - mean) / std.
-    """
-
-    channels: int = 3
-    """C of the images."""
-    image_size: int | Size = 32
-    """Side of the images, or their height and width, pixels; of windows and sounds (1, steps)."""
-    mean: Sequence[float] | None = None
-    """Mean of each channel of images in [0, 1]; None is 0.5."""
-    std: Sequence[float] | None = None
-    """Standard deviation of each channel; None is 0.25."""
-    black_white: BlackWhite | None = None
-    """The values that become 0 and 1 in images of more than 8 bits, if the files do not define
-    them."""
-    rate: int | None = None
-    """Sampling rate of sounds, Hz; None of other examples."""
-    interpolation: str = "bicubic"
-    """Filter of the resizing, antialiased."""
-    fit: Fit = "crop"
-    """How images of another shape are brought to `image_size`."""
-    guessed: bool = False
-    """Whether mean and std are a guess: the file of weights does not state them."""
-
-    def record(self) -> dict[str, Any]:
-        """Return the fields of this class alone, for JSON."""
-        return {field.name: getattr(self, field.name) for field in fields(InputSpec)}
-
-
-COLOR_32 = InputSpec()
-"""Color images of 32 x 32 pixels."""
 
 ProgressCallback = Callable[[int, int], None]
 """Called with (examples done, examples in all)."""

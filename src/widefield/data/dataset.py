@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.core.form import Form
 from widefield.core.pixels import white_of
 from widefield.core.types import STORED, BlackWhite, Fit, Inputs, Kind, kind_of
 from widefield.data.cache import digest_of_example
@@ -125,18 +126,24 @@ class Dataset:
             return {"windows": signals, **labels}
         return {"sounds": signals[:, 0], "sample_rate": np.array(self.rate), **labels}
 
-    def form(self) -> dict[str, Any]:
-        """Return the options of `open_dataset` that open other data in the same format.
+    @property
+    def form(self) -> Form:
+        """The form of the examples; its `options()` open other data in the same form.
 
         Example:
             >>> from widefield.data import open_dataset
-            >>> open_dataset("photos", max_examples=16).form()
+            >>> open_dataset("photos", max_examples=16).form.options()
             {'image_size': (32, 32), 'black_white': None, 'fit': 'crop'}
         """
-        if self.kind == "images":
-            size = self.images.shape[1:3]
-            return {"image_size": size, "black_white": self.black_white, "fit": self.fit}
-        return {} if self.rate is None else {"sample_rate": self.rate}
+        _, height, width, channels = self.images.shape
+        return Form(
+            kind=self.kind,
+            size=(height, width),
+            channels=channels,
+            rate=self.rate,
+            black_white=self.black_white,
+            fit=self.fit,
+        )
 
     def subset(self, rows: NDArray[np.int64] | slice) -> "Dataset":
         """Return the examples `rows`, renumbered from 0, with the same planted features.

@@ -9,7 +9,8 @@ level or two of 255.
 import torch
 from torch import Tensor, nn
 
-from widefield.core.types import InputSpec, as_size
+from widefield.core.form import InputSpec
+from widefield.core.types import as_size
 
 _FIXED_POINT = 2.0**22
 """Pillow's resampling weights are multiples of 1 / 2^22."""

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from widefield.encoders.encoder import Encoder
-from widefield.encoders.feature_map import FeatureMap
+from widefield.core.form import Form
+from widefield.encoders.encoder import Encoder, FeatureModule
 from widefield.encoders.patches import filter_shape, grid_means, patch_features
-from widefield.encoders.projected import Projected
 from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
+from widefield.encoders.wrappers import FeatureMap, Projected
 
 PATCH_FILTERS = "patches"
 """Name of the source of random filters of the input."""
@@ -67,6 +67,12 @@ class ReadoutConfig:
         assert len(set(stages)) == len(stages), "a stage has one grid"
         assert (PATCH_FILTERS in stages) == (self.filtered is not None)
         assert PATCH_FILTERS not in stages or stages[-2:] == [INPUT, PATCH_FILTERS]
+
+    @property
+    def form(self) -> Form:
+        """Size and channels of the examples."""
+        channels, height, width = self.input_shape
+        return Form(size=(height, width), channels=channels)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -159,7 +165,7 @@ class Readout(nn.Module):
         return self.get_buffer(f"{buffer_name(name)}_directions")
 
 
-class Wide(nn.Module):
+class Wide(FeatureModule):
     """An encoder with a wide readout: x[B, C, H, W] -> o[B, D + k_1 + k_2 + ...].
 
     One forward pass of the encoder gives h and all maps.
@@ -178,12 +184,6 @@ class Wide(nn.Module):
         self.readout = readout
         self.dim = readout.dim
         self.stages: tuple[EncoderStage, ...] | None = None
-
-    if TYPE_CHECKING:
-
-        def __call__(self, x: Tensor) -> Tensor:
-            """Call `forward`, with its types."""
-            ...
 
     def extra_repr(self) -> str:
         """Return the width of the output, for the repr."""

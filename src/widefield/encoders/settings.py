@@ -1,6 +1,6 @@
 """Settings of an encoder."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Self, cast
@@ -8,18 +8,17 @@ from typing import Any, Self, cast
 import torch
 from torch import nn
 
+from widefield.core.errors import option
+from widefield.core.form import COLOR_32, InputSpec
 from widefield.core.rng import seeded
 from widefield.core.settings import Settings
-from widefield.core.types import COLOR_32, InputSpec, Kind, Size, as_size
-from widefield.encoders.encoder import (
-    Encoder,
-    EncoderConfig,
-    Stem,
-    build_from_config,
-    encoder_config,
-)
-from widefield.encoders.fit import infer_dim
+from widefield.core.types import Kind, Size, as_size
+from widefield.encoders.config import EncoderConfig, Stem, encoder_config
+from widefield.encoders.encoder import Encoder, build_from_config
 from widefield.encoders.names import is_own
+
+_SIDES = (8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 224, 240, 256, 288, 299, 320, 384, 448, 512)
+"""Sides of square images that are tried if a size does not fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,4 +115,36 @@ def _width(settings: EncoderSettings, channels: int, image_size: Size, rate: int
     def build(size: Size) -> Encoder:
         return settings.build(InputSpec(channels=channels, image_size=size, rate=rate), seed=0)
 
-    return infer_dim(build, image_size)
+    return _infer_dim(build, image_size)
+
+
+def _infer_dim(build: Callable[[Size], Encoder], size: Size) -> int:
+    """Return D, the width of the features of images of `size`, without drawing any weights.
+
+    Raises:
+        ValueError: the encoder cannot take that size; the message names the nearest that fits.
+    """
+    result = _try_size(build, size)
+    if not isinstance(result, str):
+        return result.dim
+    sides = sorted(_SIDES, key=lambda side: abs(side - max(size)))
+    nearest = (side for side in sides if not isinstance(_try_size(build, (side, side)), str))
+    side = next(nearest, None)
+    hint = (
+        "choose another encoder"
+        if side is None
+        else f"choose {option('image_size', side)}, for example"
+    )
+    raise ValueError(f"the encoder cannot take images of {size[0]}x{size[1]} ({result}): {hint}")
+
+
+def _try_size(build: Callable[[Size], Encoder], size: Size) -> Encoder | str:
+    """Return the encoder if it takes two images of `size`, else the reason as text."""
+    try:
+        with torch.device("meta"):
+            encoder = build(size)
+            if encoder.spectrogram is None:  # which has a constant size
+                encoder(torch.empty(2, encoder.config.channels, *size))
+    except (AssertionError, RuntimeError) as error:  # of torch and timm
+        return (str(error).splitlines() or ["it has no layer for them"])[0][:80]
+    return encoder

@@ -16,9 +16,7 @@ from torch import Tensor, nn
 
 from widefield.core.modes import eval_mode
 from widefield.encoders.encoder import Encoder
-from widefield.encoders.feature_map import FeatureMap
-from widefield.encoders.normalized import Normalized
-from widefield.encoders.projected import Projected
+from widefield.encoders.wrappers import FeatureMap, Normalized, Projected
 
 INPUT = "input"
 """Stage of what the network takes: normalized pixels, the spectrogram of sounds, or samples."""
@@ -28,6 +26,10 @@ _QUARTERS = 4
 """Blocks of a transformer that are stages."""
 _MAX_PREFIX = 16
 """Largest number of class and register tokens that is searched for."""
+
+
+class NoStagesError(ValueError):
+    """An encoder has no stages, so that only its pooled features can be taken."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +134,7 @@ def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
     The pass is in evaluation mode, so that running statistics stay as they are.
 
     Raises:
-        ValueError: none are found.
+        NoStagesError: none are found.
     """
     path, network = _timm_network(encoder)
     with _recorded(encoder, None) as outputs, eval_mode(encoder), torch.no_grad():
@@ -152,20 +154,11 @@ def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
     stages = [_laid_out(network, name, m, outputs[m], tuple(size)) for name, m in named.items()]
     if not stages:
         of = encoder.backbone if isinstance(encoder, Encoder) else encoder
-        raise ValueError(
+        raise NoStagesError(
             f"no stages are found in {type(of).__name__}: no submodule returns maps "
             "[B, K, h, w] or tokens [B, T, K]; take pooled features"
         )
     return (EncoderStage(name=INPUT, module=_TAKEN), *stages)
-
-
-def has_stages(encoder: nn.Module, x: Tensor) -> bool:
-    """Return whether stages of an encoder are found by a pass of images x[B, C, H, W]."""
-    try:
-        find_stages(encoder, x)
-    except ValueError:
-        return False
-    return True
 
 
 def _timm_network(encoder: nn.Module) -> tuple[str, nn.Module]:
@@ -241,7 +234,7 @@ def _laid_out(
                 prefix=count,
                 registers=registers,
             )
-    raise ValueError(f"the {x.shape[1]} tokens of {module} form no grid: take pooled features")
+    raise NoStagesError(f"the {x.shape[1]} tokens of {module} form no grid: take pooled features")
 
 
 def _grid(count: int, size: tuple[int, ...]) -> tuple[int, int] | None:

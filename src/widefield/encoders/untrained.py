@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from widefield.core.rng import seeded
-from widefield.encoders.encoder import Encoder, build_from_config, family_of
+from widefield.encoders.config import timm_module
+from widefield.encoders.encoder import Encoder, build_from_config
 from widefield.encoders.names import is_own
 
 
@@ -62,7 +63,7 @@ def untrained_starts(encoder: nn.Module, *, seed: int) -> list[nn.Module]:
     if not isinstance(encoder, Encoder):
         return [default]
     timm = encoder.config.timm
-    if timm is None or family_of(timm["model_name"]) != "resnet":
+    if timm is None or timm_module(timm["model_name"]) != "resnet":
         return [default]
     zero_init_last = not timm.get("zero_init_last", True)
     config = replace(encoder.config, timm={**timm, "zero_init_last": zero_init_last})

@@ -11,21 +11,18 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from widefield.core.errors import option
+from widefield.core.form import ANY_FORM, Form, InputSpec
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.logmel import FrontEnd
-from widefield.core.modes import on_device
+from widefield.core.modes import device_of, on_device
 from widefield.core.names import printable
 from widefield.core.types import (
-    BlackWhite,
-    Fit,
     ImageSize,
     Inputs,
-    InputSpec,
     Kind,
     OnNote,
     ProgressCallback,
     Segmented,
-    Size,
     parse_size,
 )
 from widefield.data import Dataset, kind_of_source, open_dataset
@@ -42,11 +39,12 @@ from widefield.encoders import (
     untrained_like,
     untrained_starts,
 )
+from widefield.encoders.stages import find_stages
 from widefield.methods import load_projector
 from widefield.probes import Pixels, extract
 from widefield.probes.checks import all_finite
-from widefield.probes.features import FLOOR_RATE, byte_pixels
-from widefield.probes.wide import check_stages, fit_on_dataset, has_stages_for
+from widefield.probes.features import FLOOR_RATE, byte_pixels, image_batch
+from widefield.probes.wide import fit_on_dataset, has_stages
 from widefield.train.progress import images_bar
 from widefield.train.run_dir import RunFolder
 
@@ -73,18 +71,8 @@ class FeatureExtractor:
     architecture: str | None = None
     run: RunFolder | None = None
     """The run that trained the encoder; None if another program did."""
-    image_size: Size | None = None
-    """Height and width that the encoder expects; None for any."""
-    channels: int | None = None
-    """Channels that the encoder expects; None for any."""
-    black_white: BlackWhite | None = None
-    """Black and white in training images of more than 8 bits."""
-    fit: Fit | None = None
-    """How the encoder expects images of another shape; None for any."""
-    kind_of_data: Kind | None = None
-    """Kind of the training data; None if it is not known."""
-    rate: int | None = None
-    """Sampling rate of the training data, Hz."""
+    form: Form = ANY_FORM
+    """What the encoder expects, as far as it is known."""
     notes: tuple[str, ...] = ()
     """Which weights these are, one line each."""
     kind: FeatureKind = "pooled"
@@ -95,6 +83,8 @@ class FeatureExtractor:
     """The wide readout of the encoder; None if none was saved or fitted."""
     dim: int | None = None
     """Width of wide features; None for that of the readout that was saved, or the default."""
+    or_pooled: bool = False
+    """Take pooled features in place of wide ones of an encoder without stages."""
 
     def __post_init__(self) -> None:
         """Check that there is a projector, if it is needed."""
@@ -118,13 +108,32 @@ class FeatureExtractor:
             return self.readout.config.pooled
         return None
 
-    def with_readout(
-        self, dataset: Dataset, *, or_pooled: bool = False, quiet: bool = True
+    def ready(
+        self,
+        dataset: Dataset,
+        *,
+        notes: Iterable[str] | None = None,
+        on_note: OnNote | None = None,
+        quiet: bool = True,
     ) -> "FeatureExtractor":
+        """Return the extractor that computes features of other examples in the form of `dataset`.
+
+        Two examples are encoded first; then `on_note` is called with each of `notes`, by default
+        those of the encoder and of the data. Long work comes last: for wide features, the readout
+        is fitted on `dataset`.
+
+        Raises:
+            ValueError: as `check` and `with_readout`.
+        """
+        self.check(dataset)
+        send_notes((*self.notes, *dataset.notes) if notes is None else notes, on_note)
+        return self.with_readout(dataset, quiet=quiet)
+
+    def with_readout(self, dataset: Dataset, *, quiet: bool = True) -> "FeatureExtractor":
         """Return the extractor with a readout, fitted on `dataset` unless a run saved one.
 
         One of another width than `dim` is fitted again. For other features than wide ones it is the
-        same extractor. With `or_pooled` an encoder without stages keeps pooled features.
+        same extractor.
 
         Raises:
             ValueError: an encoder without stages, or with fewer than `dim` features.
@@ -137,7 +146,7 @@ class FeatureExtractor:
         if readout is None:
             pooled = replace(self, kind="pooled", dim=None)
             encoder = pooled.build(dataset.images)
-            if or_pooled and not has_stages_for(encoder, dataset.images):
+            if self.or_pooled and not has_stages(encoder, dataset.images):
                 return pooled
             if self.run is not None and self.readout is None:
                 notes += (f"{self.name} has no readout, as a finished run has: one is fitted here",)
@@ -162,22 +171,17 @@ class FeatureExtractor:
         if size is None:
             return self
         wanted = parse_size(size)
-        if self.run is not None or self.kind_of_data not in (None, "images"):
+        if self.run is not None or self.form.kind not in (None, "images"):
             raise ValueError(
                 f"{printable(self.name)} was trained on examples of its own size: leave "
                 f"{option('image_size')} out"
             )
         encoder, notes = self.encoder, tuple[str, ...]()
         if isinstance(encoder, Encoder) and encoder.config.image_size != wanted:
-            encoder, notes = adapt_encoder(
-                encoder,
-                channels=encoder.config.channels,
-                image_size=wanted,
-                black_white=encoder.config.black_white,
-                fit=encoder.config.fit,
-            )
+            encoder, notes = adapt_encoder(encoder, replace(encoder.config.form, size=wanted))
         notes = (*self.notes, *(f"{self.name}: {note}" for note in notes))
-        return replace(self, encoder=encoder, image_size=wanted, readout=None, notes=notes)
+        form = replace(self.form, size=wanted)
+        return replace(self, encoder=encoder, form=form, readout=None, notes=notes)
 
     def require_run(self, hint: str) -> RunFolder:
         """Return the run that trained the encoder.
@@ -189,12 +193,11 @@ class FeatureExtractor:
             raise ValueError(f"{self.name} is not a widefield run: {hint}")
         return self.run
 
-    def check(self, dataset: Dataset, *, or_pooled: bool = False) -> None:
+    def check(self, dataset: Dataset) -> None:
         """Check on two examples, before long work, that the encoder has these features.
 
         Raises:
-            ValueError: it has not, without `or_pooled` also no stages for `with_readout`, or the
-                features are NaN or infinite.
+            ValueError: it has not, or they are NaN or infinite.
         """
         images = dataset.images[:2]
         if self.kind != "wide" or self.readout is not None:
@@ -202,8 +205,9 @@ class FeatureExtractor:
             return
         pooled = replace(self, kind="pooled", dim=None)
         pooled.features(images)
-        if not or_pooled:
-            check_stages(pooled.build(images), images)
+        if not self.or_pooled:
+            encoder = pooled.build(images)
+            find_stages(encoder, image_batch(images, device_of(encoder)))
 
     def open(
         self, data: Any, *, like: Dataset | None = None, quiet: bool = False, **options: Any
@@ -216,15 +220,17 @@ class FeatureExtractor:
         Raises:
             ValueError: data that cannot be read, or of another kind or other channels.
         """
-        size, channels, black_white = self.image_size, self.channels, self.black_white
+        form = self.form
         if self.kind == "wide" and self.readout is not None:
-            size = self.readout.config.input_shape[1:]  # also if the encoder takes any
-        if like is not None:
-            size, channels = like.images.shape[1:3], like.images.shape[3]
-            black_white = like.black_white if black_white is None else black_white
-        rate = self._rate_for(data) if like is None else like.rate
-        fit = self.fit or ("crop" if like is None else like.fit)
-        options |= {"image_size": size, "sample_rate": rate, "black_white": black_white, "fit": fit}
+            form = form.filled(self.readout.config.form)
+        others = Form(rate=self._rate_for(data)) if like is None else like.form
+        form = form.filled(others)
+        options |= {
+            "image_size": form.size,
+            "sample_rate": form.rate,
+            "black_white": form.black_white,
+            "fit": form.fit or "crop",
+        }
         try:
             with images_progress(quiet, "reading images") as progress:
                 dataset = open_dataset(data, progress=progress, **options)
@@ -232,7 +238,7 @@ class FeatureExtractor:
             self._check_kind(*kind_of_source(data))  # a more specific message
             raise
         self._check_kind(dataset.spec, dataset.kind)
-        return _with_channels(dataset, channels, self.name if like is None else like.spec)
+        return _with_channels(dataset, form, self.name if like is None else like.spec)
 
     def _rate_for(self, data: Any) -> int | None:
         """Return the sampling rate to open sounds at; None for their own.
@@ -240,7 +246,7 @@ class FeatureExtractor:
         Without an encoder, frequencies would differ between data of different rates.
         """
         if self.encoder is not None:
-            return self.rate
+            return self.form.rate
         built_in = isinstance(data, str) and parse(data).base in BUILT_IN  # needs no resampling
         return None if built_in else FLOOR_RATE
 
@@ -250,11 +256,10 @@ class FeatureExtractor:
         return self.encoder.config.front_end if isinstance(self.encoder, Encoder) else None
 
     def _check_kind(self, spec: str, kind: Kind) -> None:
-        if self.kind_of_data not in (None, kind):
-            raise ValueError(
-                f"{printable(spec)} holds {kind}, and {printable(self.name)} was "
-                f"trained on {self.kind_of_data}: give {self.kind_of_data}, or another encoder"
-            )
+        names = (printable(spec), printable(self.name))
+        mismatch = Form(kind=kind).mismatch(self.form, names)
+        if mismatch is not None:
+            raise ValueError(f"{mismatch}: give {self.form.kind}, or another encoder")
 
     def build(self, images: np.ndarray) -> nn.Module:
         """Return the module x[B, C, H, W] -> h[B, D] for `images` [n, H, W, C].
@@ -344,16 +349,15 @@ def images_progress(quiet: bool, description: str) -> AbstractContextManager[Pro
     return images_bar(Console(stderr=True, quiet=quiet), description)
 
 
-def _with_channels(dataset: Dataset, channels: int | None, expected_by: str) -> Dataset:
-    """Return the images with as many `channels`; gray ones are repeated three times."""
+def _with_channels(dataset: Dataset, form: Form, expected_by: str) -> Dataset:
+    """Return the images with the channels of a form; gray ones are repeated three times."""
     *shape, count = dataset.images.shape
-    if channels in (None, count):
+    names = (printable(dataset.spec), printable(expected_by))
+    mismatch = dataset.form.mismatch(Form(channels=form.channels), names)
+    if mismatch is None:
         return dataset
-    if (count, channels) != (1, 3) or dataset.kind != "images":
-        raise ValueError(
-            f"{printable(dataset.spec)} has {dataset.kind} of {count} channels, and "
-            f"{printable(expected_by)} of {channels}: give {dataset.kind} with {channels}"
-        )
+    if (count, form.channels) != (1, 3) or dataset.kind != "images":
+        raise ValueError(f"{mismatch}: give {dataset.kind} of {form.channels} channels")
     plain = dataset.plain
     return replace(
         dataset,

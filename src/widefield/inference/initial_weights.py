@@ -7,6 +7,7 @@ from torch import nn
 
 from widefield.config.recipe import Recipe
 from widefield.core.errors import option
+from widefield.core.form import Form
 from widefield.core.names import printable
 from widefield.data import Dataset
 from widefield.encoders import (
@@ -40,19 +41,12 @@ class InitialEncoder:
             ValueError: the data are of another kind, or of a size that it cannot be adapted to.
         """
         kind = self.encoder.config.kind
-        if dataset.kind != kind:
-            raise ValueError(
-                f"{printable(dataset.spec)} holds {dataset.kind}, and the initial encoder was "
-                f"trained on {kind}: give {kind}, or leave init out"
-            )
-        _, height, width, channels = dataset.images.shape
-        encoder, notes = adapt_encoder(
-            self.encoder,
-            channels=channels,
-            image_size=(height, width),
-            black_white=dataset.black_white,
-            fit=dataset.fit,
-        )
+        names = (printable(dataset.spec), "the initial encoder")
+        mismatch = dataset.form.mismatch(Form(kind=kind), names)
+        if mismatch is not None:
+            raise ValueError(f"{mismatch}: give {kind}, or leave init out")
+        encoder, notes = adapt_encoder(self.encoder, dataset.form)
+        _, height, width, _ = dataset.images.shape
         config, (h, w) = encoder.config, self.encoder.config.image_size
         mean, std = ([round(x, 3) for x in values] for values in (config.mean, config.std))
         lines = [f"{config.name}, mean {mean} and standard deviation {std} are kept", *notes]

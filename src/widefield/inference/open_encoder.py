@@ -8,8 +8,8 @@ from typing import Literal, get_args, overload
 from torch import nn
 
 from widefield.core.errors import input_errors
+from widefield.core.form import Form, InputSpec
 from widefield.core.names import check_name
-from widefield.core.types import InputSpec
 from widefield.encoders import (
     Encoder,
     EncoderSettings,
@@ -105,9 +105,11 @@ def load(
 
 @input_errors
 def open_encoder(
-    spec: EncoderSpec, features: FeatureKind = "pooled", *, dim: int | None = None
+    spec: EncoderSpec, features: FeatureKind | None = "pooled", *, dim: int | None = None
 ) -> FeatureExtractor:
     """Open the encoder that `spec` names, or a module, for the features of a kind.
+
+    `features` of None are wide ones, or pooled ones of an encoder without stages.
 
     A name is a run's folder; a file that `export` wrote; a file of weights of timm, torchvision,
     lightly, solo-learn or Lightning, `FILE@ARCHITECTURE` if the architecture cannot be guessed;
@@ -125,6 +127,8 @@ def open_encoder(
         ValueError: nothing of that name, weights that do not fit, or `projected` features of an
             encoder that has no projector.
     """
+    if features is None:
+        return replace(_open(spec), kind="wide", dim=dim, or_pooled=True)
     check_name("features", features, get_args(FeatureKind))
     return replace(_open(spec), kind=features, dim=dim)
 
@@ -213,24 +217,13 @@ def _of_own(name: str) -> FeatureExtractor:
     mean, std = encoder.config.mean, encoder.config.std
     origin = "guessed: it has no pretrained_cfg" if encoder.config.guessed else "its pretrained_cfg"
     note = f"{name}: images normalized by mean {list(mean)} and deviation {list(std)} ({origin})"
-    return FeatureExtractor(
-        name=name, encoder=encoder, channels=encoder.config.channels, notes=(note,)
-    )
+    form = Form(channels=encoder.config.channels)
+    return FeatureExtractor(name=name, encoder=encoder, form=form, notes=(note,))
 
 
 def _of_encoder(name: str, encoder: Encoder) -> FeatureExtractor:
     """Return the extractor of a widefield encoder, with the form of its training data."""
-    config = encoder.config
-    return FeatureExtractor(
-        name=name,
-        encoder=encoder,
-        image_size=config.image_size,
-        channels=config.channels,
-        black_white=config.black_white,
-        fit=config.fit,
-        kind_of_data=config.kind,
-        rate=config.rate,
-    )
+    return FeatureExtractor(name=name, encoder=encoder, form=encoder.config.form)
 
 
 def _open_named(name: str) -> FeatureExtractor:
@@ -250,11 +243,10 @@ def _open_named(name: str) -> FeatureExtractor:
 
 
 def _with_match(name: str, path: str, encoder: Encoder, match: WeightMatch) -> FeatureExtractor:
-    note = f"{path}: {match.line()}"
+    size = encoder.config.image_size if encoder.size_is_fixed else None
     return FeatureExtractor(
         name=name,
         encoder=encoder,
-        image_size=encoder.config.image_size if encoder.size_is_fixed else None,
-        channels=encoder.config.channels,
-        notes=(note,),
+        form=Form(size=size, channels=encoder.config.channels),
+        notes=(f"{path}: {match.line()}",),
     )

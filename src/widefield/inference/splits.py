@@ -129,7 +129,7 @@ def open_train_test(
         train = open_data(train_data, max_examples=max_examples, seed=seed)
         source = test_source(extractor, data)
     elif data is not None and not isinstance(data, str | Path):
-        return checked(split_by_hash(open_data(data, seed=seed), max_examples))
+        return scorable(split_by_hash(open_data(data, seed=seed), max_examples))
     elif data is not None:
         text = _with_split(spec_text(data), labels)
         train, source = open_data(text, max_examples=max_examples, seed=seed), to_test_split(text)
@@ -146,7 +146,7 @@ def open_train_test(
         source = to_test_split(text)
     count = _test_count(max_examples, source, labels, group, excluded)
     test = open_data(source, like=train, max_examples=count, seed=seed, held_out=True)
-    return checked(TrainTest(train=train, test=test))
+    return scorable(TrainTest(train=train, test=test))
 
 
 def _matching_ids(train: Dataset, test: Dataset, task: str) -> NDArray[np.int64]:
@@ -226,7 +226,7 @@ def training_data(run: RunFolder, *, group: str | None = None, quiet: bool = Fal
             f"{option('train_data')}"
         )
     with images_progress(quiet, "reading images") as progress:
-        options = run.recipe().data_options() | run.form()
+        options = run.recipe().data_options() | run.form().options()
         excluded = run.manifest.excluded()
         dataset = open_dataset(data, **options, group=group, exclude=excluded, progress=progress)
     dataset = run.in_order(dataset)
@@ -289,17 +289,20 @@ def _with_split(text: str, labels: LabelTable | None) -> str:
     return str(replace(spec, split="train")) if spec.split is None else text
 
 
-def checked(data: TrainTest) -> TrainTest:
-    """Return the data with test labels as class ids of the training data.
+def scorable(data: TrainTest) -> TrainTest:
+    """Return the part of the data that probes can be fitted and scored on.
 
-    Classes with fewer than two examples to fit on are left out with a note, and so are labels of
-    several that do not vary.
+    Test labels become class ids of the training data. Classes with fewer than two examples to fit
+    on are left out with a note, and so are labels of several that do not vary.
 
     Raises:
         ValueError: the test data lack a task, the training data lack a class, fewer than two
             classes are left, or a number or all labels do not vary.
     """
-    data = _varying(data)
+    return _without_rare_classes(_with_ids_of_training(_varying(data)))
+
+
+def _with_ids_of_training(data: TrainTest) -> TrainTest:
     train, test = data.train, data.test
     missing = [task for task in train.labels if task not in test.labels]
     if missing:
@@ -308,12 +311,19 @@ def checked(data: TrainTest) -> TrainTest:
             "out of these, or score on data that have it"
         )
     labels = {task: _matching_ids(train, test, task) for task in train.labels}
+    test = replace(test, labels=test.labels | labels, classes=test.classes | train.classes)
+    return TrainTest(train=train, test=test)
+
+
+def _without_rare_classes(data: TrainTest) -> TrainTest:
+    train, test = data.train, data.test
     notes: list[str] = []
     fitted, scored = (np.ones(len(half), dtype=bool) for half in (train, test))
-    for task, ids in labels.items():
-        names = train.classes[task]
-        counts = np.bincount(train.labels[task], minlength=len(names))
-        if (counts + np.bincount(ids, minlength=len(names)) > 0).sum() < 2:
+    for task, names in train.classes.items():
+        counts, test_counts = (
+            np.bincount(half.labels[task], minlength=len(names)) for half in (train, test)
+        )
+        if (counts + test_counts > 0).sum() < 2:
             raise ValueError(f"task {task!r}: labels hold one class: two are needed")
         rare = counts < 2
         if (~rare).sum() < 2:
@@ -321,27 +331,23 @@ def checked(data: TrainTest) -> TrainTest:
                 f"task {task!r}: labels hold fewer than two classes of two examples to fit on in "
                 f"{train.spec}: give more of them"
             )
-        lost = [int(rare[part].sum()) for part in (train.labels[task], ids)]
-        if any(lost):
-            left = [repr(name) for name, few in zip(names, rare, strict=True) if few]
-            more = f" and {len(left) - _RARE} more" if len(left) > _RARE else ""
+        lost = counts[rare].sum() + test_counts[rare].sum()
+        if lost:
+            left = [name for name, few in zip(names, rare, strict=True) if few]
             notes.append(
-                f"task {task!r}: {sum(lost)} examples are left out, of classes with fewer than two "
-                f"to fit on: {', '.join(left[:_RARE])}{more}"
+                f"task {task!r}: {lost} examples are left out, of classes with fewer than two to "
+                f"fit on: {_listed(left)}"
             )
         fitted &= ~rare[train.labels[task]]
-        scored &= ~rare[ids]
-    test = replace(test, labels=test.labels | labels, classes=test.classes | train.classes)
+        scored &= ~rare[test.labels[task]]
     if not notes:
-        return TrainTest(train=train, test=test)
+        return data
     if not scored.any():
         raise ValueError(f"no test example has a class with two examples to fit on in {train.spec}")
-    halves = [
-        replace(half.subset(np.flatnonzero(rows)), notes=(*half.notes, *new))
-        for half, rows, new in ((train, fitted, notes), (test, scored, ()))
-    ]
+    train = replace(train.subset(np.flatnonzero(fitted)), notes=(*train.notes, *notes))
+    rest = TrainTest(train=train, test=test.subset(np.flatnonzero(scored)))
     # What one task leaves out can take the second example of another task's class.
-    return checked(TrainTest(train=halves[0], test=halves[1]))
+    return scorable(rest)
 
 
 def _varying(data: TrainTest) -> TrainTest:
@@ -361,13 +367,10 @@ def _varying(data: TrainTest) -> TrainTest:
                 "one of each to score: give more of them"
             )
         if not varies.all():
-            left = [
-                repr(name) for name, kept in zip(target.labels, varies, strict=True) if not kept
-            ]
-            more = f" and {len(left) - _RARE} more" if len(left) > _RARE else ""
+            left = [name for name, kept in zip(target.labels, varies, strict=True) if not kept]
             notes.append(
                 f"task {task!r}: left out are labels that too few examples have or lack: "
-                f"{', '.join(left[:_RARE])}{more}"
+                f"{_listed(left)}"
             )
         for half in halves:
             half[task] = half[task].only(np.flatnonzero(varies))
@@ -375,6 +378,12 @@ def _varying(data: TrainTest) -> TrainTest:
         train=replace(data.train, targets=halves[0], notes=(*data.train.notes, *notes)),
         test=replace(data.test, targets=halves[1]),
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    shown = ", ".join(map(repr, names[:_RARE]))
+    return f"{shown} and {len(names) - _RARE} more" if len(names) > _RARE else shown
 
 
 def _with_tasks(dataset: Dataset, tasks: Sequence[str]) -> Dataset:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from widefield.core.logmel import FrontEnd, LogMel
-from widefield.core.modes import eval_mode
+from widefield.core.modes import device_of, eval_mode
 from widefield.core.transfer import to_device
 from widefield.core.types import STORED, Inputs, Precision, Segmented, to_floats
 
@@ -55,10 +55,7 @@ def extract(
         raise ValueError("there are no images: give at least one")
     if plain.dtype == np.float32 and plain.shape[1] > 1 and not _in_unit_range(plain):
         raise ValueError("float32 images must be in [0, 1]: divide them by their largest value")
-    if device is None:
-        first = next(encoder.parameters(), None)
-        device = "cpu" if first is None else first.device
-    device = torch.device(device)
+    device = device_of(encoder) if device is None else torch.device(device)
     if batch_size is None:
         batch_size = _CPU_BATCH if device.type == "cpu" else _BATCH
     rows, start = torch.empty(0), 0

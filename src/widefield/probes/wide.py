@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from widefield.core.modes import eval_mode, on_device
+from widefield.core.modes import device_of, on_device
 from widefield.core.types import ProgressCallback
 from widefield.data import Dataset
 from widefield.data.select import spread_rows
-from widefield.encoders import FIT_EXAMPLES, Readout, Wide, fit_readout, has_stages
-from widefield.encoders.stages import find_stages
+from widefield.encoders import FIT_EXAMPLES, Readout, Wide, fit_readout
+from widefield.encoders.stages import NoStagesError, find_stages
 from widefield.probes.features import image_batch
 
 _BATCH = 250
@@ -44,31 +44,20 @@ def fit_on_dataset(
 
 def wide_or_none(encoder: nn.Module, images: np.ndarray, *, device: torch.device) -> Wide | None:
     """Return an encoder with a readout fitted on some of `images`; None without stages."""
-    if not has_stages_for(encoder, images):
+    if not has_stages(encoder, images):
         return None
     with on_device(encoder, device):
         batches = _batches(images[spread_rows(len(images), _UNTRAINED_EXAMPLES)], device, None)
         return Wide(encoder, fit_readout(encoder, batches).cpu())
 
 
-def has_stages_for(encoder: nn.Module, images: np.ndarray) -> bool:
+def has_stages(encoder: nn.Module, images: np.ndarray) -> bool:
     """Return whether a readout of `encoder` can be fitted on `images`, [n, H, W, C]."""
-    return len(images) > 1 and has_stages(encoder, _first_two(encoder, images))
-
-
-def check_stages(encoder: nn.Module, images: np.ndarray) -> None:
-    """Check that `encoder` has stages for `images`, [n, H, W, C].
-
-    Raises:
-        ValueError: none are found.
-    """
-    with eval_mode(encoder):
-        find_stages(encoder, _first_two(encoder, images))
-
-
-def _first_two(encoder: nn.Module, images: np.ndarray) -> Tensor:
-    device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
-    return image_batch(images[:2], device)
+    try:
+        find_stages(encoder, image_batch(images[:2], device_of(encoder)))
+    except NoStagesError:
+        return False
+    return len(images) > 1
 
 
 def _batches(

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from widefield.config.defaults import with_balance
 from widefield.config.recipe import Recipe
 from widefield.core.errors import option
+from widefield.core.form import InputSpec
 from widefield.core.hardware import choose_precision
 from widefield.core.memory import check_memory
 from widefield.core.modes import eval_mode
 from widefield.core.rng import seeded
-from widefield.core.types import WHOLE, InputSpec, Kind, Shard, as_size
+from widefield.core.types import WHOLE, Shard, as_size
 from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
 from widefield.encoders import SIGNAL_NETWORKS, Encoder
 from widefield.methods.base import BuildContext, Method
@@ -44,8 +45,6 @@ class DataInfo(InputSpec):
     """n."""
     labels: dict[str, Tensor]
     """Class ids of every example, task -> int64 [n]; empty without labels."""
-    kind: Kind = "images"
-    """Kind of the examples."""
     spectrogram: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     """Mean and deviation of the spectrograms of sounds."""
     bits: int = 0
@@ -58,18 +57,13 @@ class DataInfo(InputSpec):
         """Return the properties of a data set, with the statistics of its first examples."""
         first = dataset if growth is None else dataset.subset(slice(0, growth.first))
         mean, std = first.channel_mean_std()
-        return cls(
+        return cls.of_form(
+            dataset.form,
+            mean=mean,
+            std=std,
             growth=growth,
             examples=len(dataset),
-            image_size=dataset.images.shape[1:3],
-            channels=dataset.images.shape[3],
             labels={task: torch.from_numpy(y) for task, y in dataset.labels.items()},
-            mean=tuple(mean),
-            std=tuple(std),
-            black_white=dataset.black_white,
-            fit=dataset.fit,
-            kind=dataset.kind,
-            rate=dataset.rate,
             bits=dataset.bits,
             spectrogram=None if dataset.kind != "sounds" else spectrogram_mean_std(first),
         )

@@ -25,7 +25,7 @@ from widefield.config.defaults import LR_SCALES
 from widefield.core.modes import eval_mode, on_device
 from widefield.core.transfer import to_device
 from widefield.core.types import Precision, ProgressCallback
-from widefield.encoders.family import family_of_network
+from widefield.encoders.layers import family_of_network
 from widefield.probes.features import extract, image_batch
 from widefield.train.optim import learning_rates
 

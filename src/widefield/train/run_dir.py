@@ -4,10 +4,9 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,9 @@ from numpy.typing import NDArray
 from widefield.config.recipe import Recipe
 from widefield.core.errors import option
 from widefield.core.files import make_folders, remove_empty, write_atomically
+from widefield.core.form import Form
 from widefield.core.names import printable
 from widefield.core.plain_yaml import read_yaml, yaml_text
-from widefield.core.types import Fit, Size, as_black_white, is_black_white
-from widefield.core.validation import is_valid
 from widefield.data import Dataset
 from widefield.encoders import ENCODER_FILE, READOUT_FILE, Encoder, save_encoder
 from widefield.train.folder_checks import SETTINGS_FILE, check_is_run
@@ -265,8 +263,8 @@ class RunFolder:
             raise ValueError(f"{self.settings_file}: group is {group!r}: restore the file")
         return group
 
-    def form(self) -> dict[str, Any]:
-        """Return the form of the run's examples, as `Dataset.form`.
+    def form(self) -> Form:
+        """Return the form of the run's examples.
 
         Raises:
             ValueError: `run.yaml` has no valid form.
@@ -274,18 +272,12 @@ class RunFolder:
         settings = self.settings()
         if "form" not in settings:
             raise ValueError(f"{self.settings_file}: form is missing: restore the file")
-        form = {
-            k: as_black_white(v) if isinstance(v, list) else v for k, v in settings["form"].items()
-        }
-        if "max_value" in form:  # before 0 was not always black
-            white = form.pop("max_value")
-            form["black_white"] = None if white is None else (0.0, white)
-        for name, value in form.items():
-            if name not in _FORM_CHECKS or not _FORM_CHECKS[name](value):
-                raise ValueError(
-                    f"{self.settings_file}: form has an invalid {name}, {value!r}: restore the file"
-                )
-        return form
+        try:
+            return Form.of_options(settings["form"])
+        except ValueError as error:
+            raise ValueError(
+                f"{self.settings_file}: form has an {error}: restore the file"
+            ) from None
 
     def _existing_settings_file(self) -> Path:
         check_is_run(self.path)
@@ -369,14 +361,6 @@ _KINDS = {
     "threads": int,
 }
 """Types of the values of `run.yaml` beside the recipe."""
-
-_FORM_CHECKS: dict[str, Callable[[Any], bool]] = {
-    "image_size": partial(is_valid, Size),
-    "black_white": lambda value: value is None or is_black_white(value),
-    "fit": partial(is_valid, Fit),
-    "sample_rate": partial(is_valid, int),
-}
-"""Checks of the values of a form."""
 
 
 def _first_difference(before: Any, now: Any, name: str = "recipe") -> str | None:

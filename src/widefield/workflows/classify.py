@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from widefield.core.errors import input_errors
 from widefield.core.files import checked_output
+from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
-from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels, read_labels
 from widefield.data.source import Data
-from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
-from widefield.inference.open_encoder import EncoderSpec, open_encoder
-from widefield.inference.splits import own_group
+from widefield.inference.features import FeatureExtractor, FeatureKind
+from widefield.inference.frozen import opened
+from widefield.inference.open_encoder import EncoderSpec
 from widefield.probes.few_labels import FewLabels, fit_few_labels
 from widefield.probes.folds import GroupIds
 from widefield.probes.near_copies import (
@@ -49,6 +49,7 @@ _MAX_NAMES = 8
 
 
 @input_errors
+@describe_arguments
 def classify(
     encoder: EncoderSpec,
     data: Data,
@@ -72,14 +73,10 @@ def classify(
     of each label; the result is then a `TargetPrediction`, without a page and suggestions.
 
     Args:
-        encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
-            `pixels`. In Python also a module; it is never changed.
         data: images or sounds, as for `pretrain`; their own labels are not used.
         labels: a `.csv` file with the columns path and label; paths are those that `embed` writes,
             or lead to the file, and an empty label is none. In Python also a table such as a
             DataFrame, a Series indexed by path, or path -> label.
-        exclude: a `.csv` file with the columns path and decision, as the pages save it; examples
-            with the decision exclude are left out. In Python also a table or path -> decision.
         group: examples that belong together, such as frames of a video: a column of the labels, a
             label array, folder:1 for the first folder of a path, or regex:PATTERN for what its
             first ( ) matches. No fold divides a group, intervals count groups, and suggestions
@@ -87,16 +84,10 @@ def classify(
         features: pooled, wide for these and directions of earlier stages and of the input,
             feature-map for those before pooling, or projected for those after the projector of the
             run; by default pooled or wide, by cross-validation on the labels.
-        dim: width of wide features; default: see `fit_readout`.
-        image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
-            default the size of the encoder, or of the data.
         suggest: number of images to suggest for labeling.
         out: a `.parquet` or `.csv` file: path, label, predicted class and probabilities. A page of
             the same name, with the suffix .html, shows the least certain ones of classes.
-        overwrite: replace the files if they are there.
         seed: seed of the folds of cross-validation.
-        quiet: show no progress.
-        on_note: called before the work with each note on the data and the encoder, such as `print`.
 
     Raises:
         ValueError: invalid input; the message names the remedy.
@@ -119,24 +110,27 @@ def classify(
             "suggest is for classes, and the labels are numbers or several labels each: leave it "
             "out"
         )
-    extractor = open_encoder(encoder, features or "wide", dim=dim).at_size(image_size)
-    group = own_group(extractor, data, group, labels=table)
-    excluded = read_excluded(exclude)
-    dataset = extractor.open(
-        data, labels=table, unlabeled=True, exclude=excluded, group=group, quiet=quiet
+    extractor, dataset = opened(
+        encoder,
+        data,
+        features=features,
+        dim=dim,
+        image_size=image_size,
+        labels=table,
+        unlabeled=True,
+        exclude=exclude,
+        group=group,
+        quiet=quiet,
     )
     if dataset.targets:
-        return _predict_target(
-            extractor, dataset, features, out, seed=seed, quiet=quiet, on_note=on_note
-        )
+        return _predict_target(extractor, dataset, out, seed=seed, quiet=quiet, on_note=on_note)
     rows, y, classes = _matched(dataset)
     groups = None if dataset.groups is None else dataset.groups[rows]
     fit = partial(fit_few_labels, labeled=rows, y=y, classes=len(classes), seed=seed)
-    extractor.check(dataset, or_pooled=features is None)
-    send_notes((*extractor.notes, *dataset.notes, *_single_note(y, classes)), on_note)
-    extractor, candidates = _candidates(extractor, dataset, features, quiet=quiet)
+    notes = (*extractor.notes, *dataset.notes, *_single_note(y, classes))
+    extractor = extractor.ready(dataset, notes=notes, on_note=on_note, quiet=quiet)
     fits = []
-    for candidate in candidates:
+    for candidate in _candidates(extractor):
         h = candidate.features(dataset.inputs, quiet=quiet).cpu().numpy()
         fits.append((h, fit(h, groups=groups)))
     scores = [_held_out_accuracy(fit, y) for _, fit in fits]
@@ -174,20 +168,16 @@ def classify(
     return result
 
 
-def _candidates(
-    extractor: FeatureExtractor, dataset: Dataset, features: FeatureKind | None, *, quiet: bool
-) -> tuple[FeatureExtractor, list[FeatureExtractor]]:
-    """Return the encoder with its readout, and with each kind of features to choose from."""
-    extractor = extractor.with_readout(dataset, or_pooled=features is None, quiet=quiet)
-    if features is None and extractor.kind == "wide":
-        return extractor, [replace(extractor, kind="pooled", dim=None), extractor]
-    return extractor, [extractor]
+def _candidates(extractor: FeatureExtractor) -> list[FeatureExtractor]:
+    """Return the encoder with each kind of features to choose from."""
+    if extractor.or_pooled and extractor.kind == "wide":
+        return [replace(extractor, kind="pooled", dim=None), extractor]
+    return [extractor]
 
 
 def _predict_target(
     extractor: FeatureExtractor,
     dataset: Dataset,
-    features: FeatureKind | None,
     out: str | Path | None,
     *,
     seed: int,
@@ -196,11 +186,9 @@ def _predict_target(
 ) -> TargetPrediction:
     """Predict the number or the labels of every image, and write them."""
     target, notes = varying(dataset.targets[_TASK])
-    extractor.check(dataset, or_pooled=features is None)
     notes = (*extractor.notes, *dataset.notes, *notes)
-    send_notes(notes, on_note)
-    extractor, candidates = _candidates(extractor, dataset, features, quiet=quiet)
-    found = predict_target(candidates, dataset, target, seed=seed, quiet=quiet)
+    extractor = extractor.ready(dataset, notes=notes, on_note=on_note, quiet=quiet)
+    found = predict_target(_candidates(extractor), dataset, target, seed=seed, quiet=quiet)
     found = replace(found, notes=tuple(dict.fromkeys((*extractor.notes, *found.notes, *notes))))
     if out is not None:
         found.save(out)

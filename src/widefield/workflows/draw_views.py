@@ -13,6 +13,7 @@ from torch import Tensor
 from widefield.config.defaults import DEFAULT_METHOD, views_for
 from widefield.core.errors import input_errors
 from widefield.core.files import checked_output, write_atomically
+from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import ImageSize, OnNote, parse_size
 from widefield.data import Dataset, open_dataset
 from widefield.data.source import Data
@@ -159,6 +160,7 @@ class DrawnViews:
 
 
 @input_errors
+@describe_arguments
 def draw_views(
     data: Data,
     *,
@@ -175,16 +177,13 @@ def draw_views(
     """Draw examples with their views under one or several policies, before any training.
 
     Args:
-        data: images or sounds, as for `pretrain`.
         views: policies, such as expert,microscopy; by default those of a short run of
             `pretrain`. In Python a sequence of names.
         examples: number of examples, spread over the data.
         count: number of views of each.
         image_size: side of square images, or HEIGHTxWIDTH; by default as for `pretrain`.
         out: a `.png` file for the pictures, or an `.html` file for a page of them.
-        overwrite: replace the file if it is there.
         seed: seed of the views.
-        quiet: show no progress.
         on_note: called before the work with each note on the data, such as `print`.
 
     Raises:

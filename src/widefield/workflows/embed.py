@@ -10,10 +10,12 @@ import pyarrow.parquet as pq
 
 from widefield.core.errors import input_errors
 from widefield.core.files import check_folder_name, checked_output, write_atomically
+from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import ImageSize, OnNote
 from widefield.data.source import Data
-from widefield.inference.features import FeatureKind, send_notes
-from widefield.inference.open_encoder import EncoderSpec, open_encoder
+from widefield.inference.features import FeatureKind
+from widefield.inference.frozen import opened
+from widefield.inference.open_encoder import EncoderSpec
 from widefield.metrics.graph import load_faiss
 from widefield.report.notebook import notebook_html
 
@@ -108,6 +110,7 @@ class Embedding:
 
 
 @input_errors
+@describe_arguments
 def embed(
     encoder: EncoderSpec,
     data: Data,
@@ -126,23 +129,8 @@ def embed(
     They are computed in float32, whatever the precision of training.
 
     Args:
-        encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
-            `pixels`. In Python also a module; it is never changed. Its images are normalized as its
-            `pretrained_cfg` states, those of torchvision's modules as for ImageNet, and those of
-            any other module lie in [0, 1].
-        data: images or sounds, as `pretrain` takes them.
-        features: pooled, wide for these and directions of earlier stages and of the input,
-            feature-map for those before pooling, or projected for those after the projector of the
-            run.
-        dim: width of wide features; default: see `fit_readout`.
-        max_examples: take a class-balanced first N examples.
-        image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
-            default the size of the encoder, or of the data.
         out: a `.npz` or `.parquet` file, or, without a suffix, a folder for an index of faiss
             (pip install 'widefield[faiss]').
-        overwrite: replace the file if it is there.
-        quiet: show no progress.
-        on_note: called before the work with each note on the data and the encoder, such as `print`.
 
     Raises:
         ValueError: invalid input; the message names the remedy.
@@ -153,11 +141,16 @@ def embed(
     """
     if out is not None:
         _check_output(Path(out), overwrite=overwrite)
-    extractor = open_encoder(encoder, features, dim=dim).at_size(image_size)
-    dataset = extractor.open(data, max_examples=max_examples, quiet=quiet)
-    extractor.check(dataset)
-    send_notes((*extractor.notes, *dataset.notes), on_note)
-    extractor = extractor.with_readout(dataset, quiet=quiet)
+    extractor, dataset = opened(
+        encoder,
+        data,
+        features=features,
+        dim=dim,
+        image_size=image_size,
+        max_examples=max_examples,
+        quiet=quiet,
+    )
+    extractor = extractor.ready(dataset, on_note=on_note, quiet=quiet)
     embedding = Embedding(
         features=extractor.features(dataset.inputs, quiet=quiet, precision="32").cpu().numpy(),
         index=np.arange(len(dataset)),

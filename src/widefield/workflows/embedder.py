@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from widefield.core.form import Form
 from widefield.data.dataset import Dataset
 from widefield.data.source import Data
 from widefield.inference.features import FeatureExtractor, FeatureKind
@@ -75,8 +76,9 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         few = None if self.features == "wide" else 1
         dataset = self.extractor_.open(data, quiet=True, max_examples=few)
         self.extractor_ = self.extractor_.with_readout(dataset)
-        if self.extractor_.image_size is None:  # later images come to the size of these
-            self.extractor_ = replace(self.extractor_, image_size=dataset.images.shape[1:3])
+        # Later images come to the size of these.
+        form = self.extractor_.form.filled(Form(size=dataset.form.size))
+        self.extractor_ = replace(self.extractor_, form=form)
         self._n_features_out = self._features(dataset.subset(slice(0, 1))).shape[1]
         return self
 

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from widefield.core.errors import input_errors
 from widefield.core.files import checked_output
+from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import ImageSize, OnNote
-from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels, read_labels
 from widefield.data.quality import image_quality
 from widefield.data.source import Data
-from widefield.inference.features import FeatureKind, send_notes
-from widefield.inference.open_encoder import EncoderSpec, open_encoder
-from widefield.inference.splits import own_group
+from widefield.inference.features import FeatureKind
+from widefield.inference.frozen import opened
+from widefield.inference.open_encoder import EncoderSpec
 from widefield.metrics import (
     Graph,
     Suspects,
@@ -45,6 +45,7 @@ _CLUSTER_IMAGES = 12
 
 
 @input_errors
+@describe_arguments
 def explore(
     encoder: EncoderSpec,
     data: Data,
@@ -66,8 +67,6 @@ def explore(
     """Find clusters, near-duplicates, outliers and suspected labels, and draw a page of them.
 
     Args:
-        encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
-            `pixels`. In Python also a module; it is never changed.
         data: four or more images or sounds, as for `pretrain`.
         labels: a `.csv` file in place of the labels of the data: column path, and one for each
             task. Examples without a label are included. In Python also a table, as `classify`
@@ -76,21 +75,8 @@ def explore(
             label array, folder:1 for the first folder of a path, or regex:PATTERN for what its
             first ( ) matches. Each example is compared with those of other groups alone; by default
             as in the run, for its data.
-        exclude: a `.csv` file with the columns path and decision, as the page saves it; examples
-            with the decision exclude are left out. In Python also a table or path -> decision.
-        features: pooled, wide for these and directions of earlier stages and of the input,
-            feature-map for those before pooling, or projected for those after the projector of the
-            run.
-        dim: width of wide features; default: see `fit_readout`.
-        max_examples: take a class-balanced first N examples.
-        image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
-            default the size of the encoder, or of the data.
-        out: an `.html` file, which loads no other files.
         tables: a folder for tables of the results, Parquet and CSV.
-        overwrite: replace existing files.
         seed: seed of the map.
-        quiet: show no progress.
-        on_note: called before the work with each note on the data and the encoder, such as `print`.
 
     Raises:
         ValueError: invalid input; the message names the remedy.
@@ -107,13 +93,14 @@ def explore(
         for name, suffix in product(TABLES, TABLE_FORMATS):
             checked_output(Path(tables, name + suffix), TABLE_FORMATS, overwrite=overwrite)
     table = None if labels is None else read_labels(labels, group=group)
-    excluded = read_excluded(exclude)
-    extractor = open_encoder(encoder, features, dim=dim).at_size(image_size)
-    group = own_group(extractor, data, group, labels=table)
-    dataset = extractor.open(
+    extractor, dataset = opened(
+        encoder,
         data,
+        features=features,
+        dim=dim,
+        image_size=image_size,
         labels=table,
-        exclude=excluded,
+        exclude=exclude,
         unlabeled=True,
         group=group,
         max_examples=max_examples,
@@ -131,9 +118,8 @@ def explore(
         for task, y in dataset.labels.items()
         if _labeled(y, dataset.groups)[1] < _MIN_OTHERS
     ]
-    extractor.check(dataset)
-    send_notes((*extractor.notes, *dataset.notes, *too_few), on_note)
-    extractor = extractor.with_readout(dataset, quiet=quiet)
+    notes = (*extractor.notes, *dataset.notes, *too_few)
+    extractor = extractor.ready(dataset, notes=notes, on_note=on_note, quiet=quiet)
     h = extractor.features(dataset.inputs, quiet=quiet)
     graph = neighbor_graph(h, min(MAP_NEIGHBORS, others), groups=dataset.groups)
     places = tsne_map(h, graph=graph, seed=seed).numpy()

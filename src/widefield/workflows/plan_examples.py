@@ -11,6 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from widefield.config.recipe import Recipe
 from widefield.config.resolve import RunContext, check, resolve
 from widefield.core.errors import option
+from widefield.core.form import InputSpec
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.memory import Memory, host_memory
 from widefield.core.names import check_name
@@ -59,8 +60,7 @@ def plan_examples(examples: float, recipe: str | Recipe, settings: Mapping[str, 
         )
     context = RunContext(
         examples=count,
-        image_size=as_size(parse_size(size)),
-        channels=CHANNELS,
+        inputs=InputSpec(image_size=parse_size(size), channels=CHANNELS),
         device=device,
         bf16=published is not None or choose_precision("auto", device) == "bf16-mixed",
         memory=Memory.of(device)
@@ -98,7 +98,7 @@ class _Step:
     def of(cls, recipe: Recipe, context: RunContext) -> "_Step":
         """Take a step on a few random images, on the CPU, and scale it to the batch."""
         few = min(context.examples, max(_FEW, recipe.batch_size))
-        data = DataInfo(examples=few, image_size=context.image_size, channels=CHANNELS, labels={})
+        data = DataInfo.of_form(context.inputs.form, examples=few, labels={})
         # Rows that stand for all are in memory, wherever all of them will be.
         place = {"head_storage": "host"} if "head_storage" in recipe.flat() else {}
         cpu = torch.device("cpu")
@@ -143,7 +143,7 @@ def _plan(
     notes: tuple[str, ...],
 ) -> Plan:
     """Return the plan of a run whose steps have these sizes."""
-    n, (height, width) = context.examples, as_size(context.image_size)
+    n, (height, width) = context.examples, as_size(context.inputs.image_size)
     decoded, parts = n * height * width * CHANNELS, step.parts
     steps = steps_per_epoch(n, recipe.batch_size, drop_last=recipe.drop_last)
     held = [parts[name] for name in ("head", "moments")]

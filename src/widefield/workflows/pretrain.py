@@ -132,7 +132,7 @@ def pretrain(
         if resume:
             group = _group_to_resume(folder, group)
             excluded = (*folder.manifest.excluded(), *excluded)
-        options = resolved.data_options() | (folder.form() if resume else {})
+        options = resolved.data_options() | (folder.form().options() if resume else {})
         dataset = open_dataset(
             data,
             **options,
@@ -288,7 +288,7 @@ def _metadata(recipe: Recipe, data: Data, dataset: Dataset, group: str | None) -
         "data": _source(data, dataset) or dataset.spec,
         "examples": len(dataset),
         **({} if group is None else {"group": group}),
-        "form": dataset.form(),
+        "form": dataset.form.options(),
         "tasks": {task: list(names) for task, names in dataset.classes.items()},
         "recipe": recipe.to_dict(),
         "machine": machine(choose_device(recipe.device)),

@@ -9,21 +9,22 @@ import numpy as np
 
 from widefield.core.errors import input_errors, option
 from widefield.core.names import check_name
+from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import ImageSize, OnNote, Score
 from widefield.data import Dataset
 from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.source import Data
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
-from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
+from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.overlap import apart, count_overlap, overlap_note
 from widefield.inference.splits import (
     TrainTest,
     balanced,
-    checked,
     data_notes,
     open_train_test,
     own_group,
+    scorable,
     test_source,
     training_data,
 )
@@ -50,6 +51,7 @@ from widefield.workflows.probe_scores import (
 
 
 @input_errors
+@describe_arguments
 def probe(
     encoder: EncoderSpec,
     data: Data | None = None,
@@ -74,27 +76,15 @@ def probe(
     one of cells such as a|b a ridge probe for each label, with its average precision.
 
     Args:
-        encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
-            `pixels`. In Python also a module; it is never changed.
         data: images or sounds to score on; by default the test split of the run's data.
         train_data: data to fit on; by default the run's own training data. The data to score on
             are split 80 / 20 instead if these had no labels, or if `labels` are given.
-        labels: a `.csv` file in place of the labels of the data: column path, and one for each
-            task. Examples without one of them are left out. In Python also a table, as `classify`
-            takes it.
-        group: examples that belong together, such as frames of a video: a column of the labels, a
-            label array, folder:1 for the first folder of a path, or regex:PATTERN for what its
-            first ( ) matches. No group is divided, and intervals count groups; by default as in
-            the run, for its data.
         task: score this task alone.
         max_examples: score on a class-balanced first N examples.
-        image_size: side of square images, or HEIGHTxWIDTH, for an encoder that no run trained; by
-            default the size of the encoder, or of the data.
         features: pooled, wide for these and directions of earlier stages and of the input,
             feature-map for those before pooling, or projected for those after the projector of the
             run; by default pooled, and feature-map under the
             protocol feature-dropout.
-        dim: width of wide features; default: see `fit_readout`.
         protocol: linear for the best linear probe on features of plain images; feature-dropout for
             100 epochs of SGD on augmented images, as in that paper: by the run's own views if they
             are trainable, else by expert:feature-dropout. Plants with the option `fresh` are drawn
@@ -102,8 +92,6 @@ def probe(
         floors: also score raw pixels, an untrained encoder and the majority class, which takes
             most of the time.
         seed: seed of the validation split that chooses the L2 strength, or of SGD.
-        quiet: show no progress.
-        on_note: called before the work with each note on the data and the encoder, such as `print`.
 
     Raises:
         ValueError: invalid input; the message names the remedy.
@@ -158,10 +146,8 @@ def probe(
             )
         policy, views = training_views(extractor, train)
         score_both = partial(score_readouts_by_sgd, views=views)
-    extractor.check(train)
     early = (*extractor.notes, *overlap_note(test, train), *data_notes(train, test))
-    send_notes(early, on_note)
-    extractor = extractor.with_readout(train, quiet=quiet)
+    extractor = extractor.ready(train, notes=early, on_note=on_note, quiet=quiet)
     wide = wide_of(extractor, train) if floors else None
     scores, wide_scores = score_both(extractor, wide, sets, seed)
     floor_scores: dict[str, TaskScores] = {}
@@ -298,7 +284,7 @@ def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:
             f"subfolders or label arrays, {option('labels')}, or other data to fit on, "
             f"{option('train_data', 'DATA')}, or plant a feature such as +digits in both"
         )
-    return checked(data.only(*(shared if task is None else [task])))
+    return scorable(data.only(*(shared if task is None else [task])))
 
 
 def _train_test_overlap(extractor: FeatureExtractor, test: Dataset) -> int:

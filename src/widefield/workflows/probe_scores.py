@@ -38,7 +38,7 @@ def wide_of(extractor: FeatureExtractor, train: Dataset) -> FeatureExtractor | N
     """Return the extractor of wide features beside one of pooled ones; None without stages."""
     if extractor.kind != "pooled":
         return None
-    wide = replace(extractor, kind="wide").with_readout(train, or_pooled=True)
+    wide = replace(extractor, kind="wide", or_pooled=True).with_readout(train)
     return wide if wide.kind == "wide" else None
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from widefield.core.errors import input_errors, option
 from widefield.core.files import check_folder_name, check_writable
 from widefield.core.hardware import choose_device, choose_precision
+from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import OnNote
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
@@ -107,6 +108,7 @@ class Recovery:
 
 
 @input_errors
+@describe_arguments
 def recover(
     run: str | Path,
     *,
@@ -130,8 +132,6 @@ def recover(
         out: a new folder for the encoder and its wide readout.
         epochs: passes over the images; by default two fifths of the epochs of the run.
         seed: seed of the order of the images.
-        quiet: show no progress.
-        on_note: called before the work with each note on the data and the encoder, such as `print`.
 
     Raises:
         ValueError: invalid input, or a feature that is not hidden; the message names the remedy.

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from widefield.core.errors import input_errors
 from widefield.core.files import checked_output, write_atomically
 from widefield.core.scale import unit_rows
+from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import OnNote
 from widefield.data import Dataset
 from widefield.data.source import Data
 from widefield.data.spec import MEMORY
-from widefield.inference.features import FeatureExtractor, FeatureKind, send_notes
-from widefield.inference.open_encoder import EncoderSpec, open_encoder
+from widefield.inference.features import FeatureExtractor, FeatureKind
+from widefield.inference.frozen import opened
+from widefield.inference.open_encoder import EncoderSpec
 from widefield.report import write_page
 from widefield.report.explore import Coloring, ExplorePage, ImageGroup, Section
 from widefield.version import __version__
@@ -58,6 +60,7 @@ class Nearest:
 
 
 @input_errors
+@describe_arguments
 def search(
     encoder: EncoderSpec,
     data: Data,
@@ -74,20 +77,10 @@ def search(
     """Find the examples that are most similar to a file, by the cosine of their features.
 
     Args:
-        encoder: a run's folder, a file of weights, `timm:NAME`, `torchvision:NAME`, `random` or
-            `pixels`. In Python also a module; it is never changed.
-        data: images or sounds, as for `pretrain`.
         image: the query, an image or sound file.
         count: number of examples.
-        features: pooled, wide for these and directions of earlier stages and of the input,
-            feature-map for those before pooling, or projected for those after the projector of the
-            run.
-        dim: width of wide features; default: see `fit_readout`.
         out: an `.html` file, which loads no other files. A table of the same name, with the suffix
             .csv, is written beside it.
-        overwrite: replace existing files.
-        quiet: show no progress.
-        on_note: called before the work with each note on the data and the encoder, such as `print`.
 
     Raises:
         ValueError: invalid input, such as a query that cannot be read.
@@ -108,12 +101,9 @@ def search(
         raise ValueError(f"count is {count}; expected at least 1")
     if not Path(image).is_file():
         raise ValueError(f"the query {str(image)!r} is no file: give an image or sound file")
-    extractor = open_encoder(encoder, features, dim=dim)
-    dataset = extractor.open(data, quiet=quiet)
+    extractor, dataset = opened(encoder, data, features=features, dim=dim, quiet=quiet)
     query = _opened(extractor, Path(image), dataset)
-    extractor.check(dataset)
-    send_notes((*extractor.notes, *dataset.notes), on_note)
-    extractor = extractor.with_readout(dataset, quiet=quiet)
+    extractor = extractor.ready(dataset, on_note=on_note, quiet=quiet)
     h, q = (unit_rows(extractor.features(d.inputs, quiet=quiet)) for d in (dataset, query))
     cosine = (h @ q[0]).cpu().numpy()
     rows = np.argsort(-cosine, kind="stable")[:count]

@@ -15,6 +15,7 @@ from torch import Tensor
 from widefield.config.recipe import Recipe
 from widefield.core.errors import option
 from widefield.core.files import write_atomically
+from widefield.core.form import Form
 from widefield.core.names import printable
 from widefield.data import Dataset
 from widefield.data.source import Data
@@ -102,27 +103,17 @@ def open_teachers(names: Sequence[str], dataset: Dataset) -> list[FeatureExtract
     """
     teachers = [open_encoder(name) for name in names]
     for teacher in teachers:
-        if teacher.kind_of_data not in (None, dataset.kind):
-            raise ValueError(
-                f"the teacher {printable(teacher.name)} was trained on {teacher.kind_of_data}, and "
-                f"{printable(dataset.spec)} holds {dataset.kind}: give one of {dataset.kind}"
-            )
-        for what in ("channels", "rate", "black_white", "fit"):
-            first, other = getattr(teachers[0], what), getattr(teacher, what)
-            if None not in (first, other) and first != other:
-                raise ValueError(
-                    f"the teachers {printable(teachers[0].name)} and {printable(teacher.name)} "
-                    f"take other {_WORDS[what]}, {first} and {other}: give teachers of the same"
-                )
+        name = f"the teacher {printable(teacher.name)}"
+        mismatch = teacher.form.mismatch(Form(kind=dataset.kind), (name, printable(dataset.spec)))
+        if mismatch is not None:
+            raise ValueError(f"{mismatch}: give a teacher of {dataset.kind}")
+        first = replace(teachers[0].form, size=None)  # each sees the examples at its own size
+        mismatch = first.mismatch(
+            teacher.form, (f"the teacher {printable(teachers[0].name)}", name)
+        )
+        if mismatch is not None:
+            raise ValueError(f"{mismatch}: give teachers with the same")
     return teachers
-
-
-_WORDS = {
-    "channels": "numbers of channels",
-    "rate": "sampling rates",
-    "black_white": "values",
-    "fit": "shapes",
-}
 
 
 _CHECKED = 64
@@ -145,8 +136,8 @@ def _features(
         "seed": recipe.seed,
         "seconds": recipe.seconds,
     }
-    if teacher.image_size is None and dataset.kind == "images":
-        teacher = replace(teacher, image_size=dataset.images.shape[1:3])
+    if teacher.form.size is None and dataset.kind == "images":
+        teacher = replace(teacher, form=replace(teacher.form, size=dataset.form.size))
     own = teacher.open(data, quiet=console.quiet, **options, **form)
     places = {path: row for row, path in enumerate(own.paths)}
     order = [places.get(path, -1) for path in dataset.paths]

@@ -13,6 +13,7 @@ from widefield.audits.advice import advice
 from widefield.config.recipes import make_recipe
 from widefield.config.resolve import RunContext, resolve
 from widefield.core.errors import command_line
+from widefield.core.form import COLOR_32
 from widefield.core.memory import Memory
 from widefield.methods import METHODS
 from widefield.train.run_dir import FORMAT, RunFolder
@@ -108,7 +109,7 @@ def test_the_settings_of_a_run_are_those_of_its_recipe(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_of_any_method_is_advised_on_what_it_reads(method: str) -> None:
     memory = Memory(host=10**12)
-    facts = RunContext(examples=100, image_size=(32, 32), device=torch.device("cpu"), memory=memory)
+    facts = RunContext(examples=100, inputs=COLOR_32, device=torch.device("cpu"), memory=memory)
     recipe, _ = resolve("default", {"method": method}, facts)  # as a run keeps it
     settings = recipe.flat()
     with command_line():

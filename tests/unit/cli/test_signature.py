@@ -12,8 +12,9 @@ from cyclopts import Parameter
 
 import widefield
 from widefield.cli.app import COMMANDS, TAKE_SETTINGS
-from widefield.cli.signature import arguments_of, plain
+from widefield.cli.signature import plain
 from widefield.config.arguments import RecipeArguments
+from widefield.core.shared_arguments import arguments_of
 from widefield.workflows.demo import demo
 
 CALLS = {

@@ -15,9 +15,9 @@ from widefield.config.arguments import RecipeArguments
 from widefield.config.defaults import LONG_METHOD
 from widefield.config.recipe import RUN_SETTINGS, Recipe, settings_by_name
 from widefield.config.recipes import FIRST_METHOD, RECIPES, make_recipe
+from widefield.core.form import InputSpec
 from widefield.core.names import check_name
 from widefield.core.settings import Settings, describe
-from widefield.core.types import InputSpec
 from widefield.methods import METHODS, SimCLRConfig
 from widefield.views import VIEWS, ViewSettings
 

@@ -30,11 +30,11 @@ from widefield.config.defaults import (
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, RECIPES, make_recipe
 from widefield.config.resolve import InitInfo, RunContext, check, resolve
+from widefield.core.form import COLOR_32, InputSpec
 from widefield.core.memory import Memory
-from widefield.core.types import InputSpec, Kind
 from widefield.data import steps_per_epoch
 from widefield.encoders import EncoderSettings, build_encoder, family_of
-from widefield.encoders.family import family_of_network
+from widefield.encoders.layers import family_of_network
 from widefield.methods import METHODS, ViewContrastConfig
 from widefield.workflows.plan import plan
 from widefield.workflows.pretrain import pretrain
@@ -47,7 +47,7 @@ ROOT = Path(__file__).parents[3]
 def facts(examples: int = FEW, **others: Any) -> RunContext:
     """Facts of small images on a machine that does not depend on the one at hand."""
     usual: dict[str, Any] = {
-        "image_size": (32, 32),
+        "inputs": COLOR_32,
         "device": CPU,
         "memory": Memory(host=10**12),
     }
@@ -328,13 +328,13 @@ def test_the_default_views_are_those_that_were_measured(
 
 
 @pytest.mark.parametrize(
-    ("kind", "encoder", "size"),
-    [("sounds", "resnet-tiny", (1, 8000)), ("windows", "conv1d", (1, 64))],
+    ("rate", "encoder", "size"),
+    [(8000, "resnet-tiny", (1, 8000)), (None, "conv1d", (1, 64))],
 )
 def test_moderate_views_are_the_default_of_images_only(
-    kind: Kind, encoder: str, size: tuple[int, int]
+    rate: int | None, encoder: str, size: tuple[int, int]
 ) -> None:
-    known = facts(kind=kind, image_size=size, channels=1, rate=8000 if kind == "sounds" else None)
+    known = facts(inputs=InputSpec(image_size=size, channels=1, rate=rate))
     chosen, notes = resolve("default", {"epochs": 2, "encoder": encoder}, known)
     assert chosen.views.names == "expert"
     assert not any("views" in note for note in notes)
@@ -529,7 +529,7 @@ def test_what_is_checked_before_data_are_open_stays(name: str, known: RunContext
 def test_initial_weights_bring_their_architecture_and_refuse_another() -> None:
     config = build_encoder("test_vit", image_size=160, seed=0).config
     init = InitInfo(config=config, size_is_fixed=True)
-    known = facts(image_size=(160, 160), init=init)
+    known = facts(inputs=InputSpec(image_size=160), init=init)
     chosen, _ = resolve("default", {"init": "file"}, known)
     assert (chosen.encoder.name, chosen.image_size) == ("test_vit", 160)
     assert resolve(chosen, {}, known)[0] == chosen

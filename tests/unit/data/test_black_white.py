@@ -12,16 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from safetensors.torch import load_file, save_file
 
 from made_images import RGB, RGBA, png16, tiff
 from widefield.data import open_dataset
 from widefield.data.decode import images as decode_images
 from widefield.data.decode.high_bit_depth import Deep, find_black_white
 from widefield.encoders import build_encoder
-from widefield.encoders.weights.files import read_config, save_encoder
-from widefield.inference.open_encoder import open_encoder
-from widefield.train.run_dir import RunFolder
+from widefield.encoders.weights.files import read_config
 
 SIDE = 24
 
@@ -260,35 +257,6 @@ def test_the_range_has_all_values_but_outliers(low, span, dtype, data):
     narrow = white - black <= 1.001 * span + 1
     in_use = black == 0 and (white <= 255 or span >= white / 2 - 1 or low < 0)
     assert narrow or in_use
-
-
-def old_encoder(folder, max_value):
-    """An encoder whose configuration has white alone."""
-    folder.mkdir()
-    save_encoder(build_encoder("resnet-tiny", image_size=SIDE, seed=0), folder)
-    config = json.loads((folder / "encoder.json").read_text())
-    del config["black_white"]
-    file = folder / "encoder.safetensors"
-    text = json.dumps(config | {"max_value": max_value})
-    save_file(load_file(file), file, metadata={"widefield": text})
-    return folder
-
-
-def test_encoders_and_runs_from_before_have_black_zero(tmp_path):
-    values = np.round(1000 + 500 * contents())
-    data = write(tmp_path / "data", *map(png16, values))
-    extractor = open_encoder(old_encoder(tmp_path / "old", 4095.0))
-    assert extractor.black_white == (0, 4095)
-    seen = extractor.open(data, quiet=True).images[..., 0]
-    assert (seen == np.round(values * 255 / 4095)).all()
-    assert open_dataset(data).black_white == (1000, 1500)  # control: a new data set
-    assert open_encoder(old_encoder(tmp_path / "none", None)).black_white is None
-    for text, expected in (("4095.0", (0, 4095)), ("null", None)):
-        (tmp_path / "run.yaml").write_text(
-            f"format: 3\ndata: x\nrecipe: {{}}\nform: {{image_size: [24, 24], max_value: {text}}}\n"
-        )
-        form = RunFolder(path=tmp_path).form()
-        assert form == {"image_size": (24, 24), "black_white": expected}
 
 
 @pytest.mark.parametrize("value", [[5, 5], [9, 3], [1], "x", 7, [0, None], [0, 1e999]])

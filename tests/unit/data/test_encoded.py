@@ -79,7 +79,7 @@ def test_examples_are_those_of_the_decoded_data(folder, fit):
     assert [skipped.path for skipped in kept.skipped] == ["b/cut.jpg"]
     for name in ("notes", "paths", "black_white", "fit"):
         assert getattr(kept, name) == getattr(decoded, name), name
-    assert kept.form() == decoded.form()
+    assert kept.form == decoded.form
     np.testing.assert_allclose(kept.channel_mean_std(), decoded.channel_mean_std())
 
 

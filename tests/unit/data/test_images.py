@@ -169,7 +169,7 @@ def test_an_image_is_cut_padded_or_squashed(tmp_path, kind, size):
     for fit in ("crop", "pad", "squash"):
         dataset = open_dataset(data[kind], image_size=size, fit=fit)
         shown[fit] = dataset.images[0] > 127
-        assert dataset.form()["fit"] == fit
+        assert dataset.form.fit == fit
         lost = [note for note in dataset.notes if "of their area" in note]
         assert bool(lost) == (fit == "crop")
         assert all(note.endswith("pretrain --fit pad or squash keeps it") for note in lost)

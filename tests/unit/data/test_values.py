@@ -134,7 +134,7 @@ def test_the_low_bits_carry_the_task(tmp_path):
         accuracy[name] = report.tasks["grating"].score.accuracy
     assert accuracy["16 bits"] > 0.9
     assert 0.35 < accuracy["8 bits"] < 0.65
-    form = RunFolder(path=tmp_path / "16 bits").form()["black_white"]
+    form = RunFolder(path=tmp_path / "16 bits").form().black_white
     assert np.shape(form) == (5, 2)
     assert load_encoder(tmp_path / "16 bits").config.black_white == form
     assert load_encoder(tmp_path / "8 bits").config.black_white is None

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from widefield.core.form import Form
 from widefield.encoders import Encoder, adapt_encoder, build_encoder
 from widefield.encoders.encoder import build_from_config
 
@@ -25,7 +26,7 @@ def x(channels: int, size: int) -> Tensor:
 @torch.no_grad()
 def test_for_the_same_images_it_is_a_copy() -> None:
     before = encoder()
-    after, notes = adapt_encoder(before, channels=3, image_size=32)
+    after, notes = adapt_encoder(before, Form(channels=3, size=(32, 32)))
     assert notes == ()
     assert after is not before
     assert after.config == before.config
@@ -36,7 +37,7 @@ def test_for_the_same_images_it_is_a_copy() -> None:
 @pytest.mark.parametrize("name", ["resnet-tiny", "alexnet", "torchvision:mobilenet_v2"])
 def test_convolutions_are_the_same_at_any_size(name: str) -> None:
     before = encoder(name)
-    after, notes = adapt_encoder(before, channels=3, image_size=(40, 48))
+    after, notes = adapt_encoder(before, Form(channels=3, size=(40, 48)))
     assert notes == ()
     assert after.config.image_size == (40, 48)
     assert torch.equal(after(x(3, 48)), before(x(3, 48)))
@@ -46,7 +47,7 @@ def test_convolutions_are_the_same_at_any_size(name: str) -> None:
 def test_gray_images_are_read_as_if_in_equal_channels() -> None:
     """Where mean and deviation of the channels are equal, exactly so."""
     before = build_encoder("resnet-tiny", mean=(0.4,) * 3, std=(0.2,) * 3, seed=1).eval()
-    after, notes = adapt_encoder(before, channels=1, image_size=32)
+    after, notes = adapt_encoder(before, Form(channels=1, size=(32, 32)))
     assert notes == ("3 channels became 1: the first layer is summed over them",)
     gray = x(1, 32)
     torch.testing.assert_close(after(gray), before(gray.expand(-1, 3, -1, -1)))
@@ -57,7 +58,7 @@ def test_gray_images_are_read_as_if_in_equal_channels() -> None:
 @pytest.mark.parametrize("channels", [2, 4, 7])
 def test_further_channels_repeat_the_first_at_the_same_sum(channels: int) -> None:
     before = encoder()
-    after, _ = adapt_encoder(before, channels=channels, image_size=32)
+    after, _ = adapt_encoder(before, Form(channels=channels, size=(32, 32)))
     old, new = (e.backbone.conv1.weight for e in (before, after))
     for c in range(channels):
         torch.testing.assert_close(new[:, c], 3 / channels * old[:, c % 3])
@@ -68,7 +69,7 @@ def test_further_channels_repeat_the_first_at_the_same_sum(channels: int) -> Non
 @torch.no_grad()
 def test_colors_for_an_encoder_of_gray_images() -> None:
     before = encoder(channels=1)
-    after, _ = adapt_encoder(before, channels=3, image_size=32)
+    after, _ = adapt_encoder(before, Form(channels=3, size=(32, 32)))
     gray = x(1, 32)
     torch.testing.assert_close(after(gray.expand(-1, 3, -1, -1)), before(gray))
 
@@ -80,7 +81,7 @@ def test_position_embeddings_are_resampled() -> None:
     ramp = torch.arange(4.0)
     grid = (ramp[:, None] + 10 * ramp[None, :]).reshape(1, 16, 1)
     before.backbone.pos_embed[:, 1:] = grid
-    after, notes = adapt_encoder(before, channels=3, image_size=(64, 128))
+    after, notes = adapt_encoder(before, Form(channels=3, size=(64, 128)))
     assert notes == ("17 position embeddings became 33: resampled",)
     new = after.backbone.pos_embed
     torch.testing.assert_close(new[:, :1], before.backbone.pos_embed[:, :1])
@@ -93,7 +94,7 @@ def test_position_embeddings_are_resampled() -> None:
 @torch.no_grad()
 def test_torchvisions_transformers_too() -> None:
     before = build_encoder("torchvision:vit_b_32", image_size=64, seed=0)
-    after, notes = adapt_encoder(before, channels=3, image_size=96)
+    after, notes = adapt_encoder(before, Form(channels=3, size=(96, 96)))
     assert notes == ("5 position embeddings became 10: resampled",)
     assert after.eval()(torch.rand(1, 3, 96, 96)).shape == (1, 768)
 
@@ -101,7 +102,7 @@ def test_torchvisions_transformers_too() -> None:
 @torch.no_grad()
 def test_patches_are_resampled_where_the_small_stem_changes() -> None:
     before = encoder("vit_tiny_patch16_224", size=32)
-    after, notes = adapt_encoder(before, channels=3, image_size=64)
+    after, notes = adapt_encoder(before, Form(channels=3, size=(64, 64)))
     assert notes == ("patches of 4x4 pixels became 8x8: resampled",)
     flat = torch.full((1, 3, 32, 32), 0.7)
     large = torch.full((1, 3, 64, 64), 0.7)
@@ -111,7 +112,7 @@ def test_patches_are_resampled_where_the_small_stem_changes() -> None:
 def test_weights_for_one_size_alone_are_named() -> None:
     before = encoder("swin_tiny_patch4_window7_224", size=224)
     with pytest.raises(ValueError, match=r"another size: '.*' has shape .* give 224"):
-        adapt_encoder(before, channels=3, image_size=64)
+        adapt_encoder(before, Form(channels=3, size=(64, 64)))
 
 
 @torch.no_grad()
@@ -121,5 +122,5 @@ def test_a_first_layer_that_is_padded_otherwise_stays_so() -> None:
         replace(before.config, conv1={**(before.config.conv1 or {}), "padding": 2})
     )
     for size in (32, 40):
-        after, _ = adapt_encoder(padded, channels=3, image_size=size)
+        after, _ = adapt_encoder(padded, Form(channels=3, size=size))
         torch.testing.assert_close(after.eval()(x(3, size)), padded.eval()(x(3, size)))

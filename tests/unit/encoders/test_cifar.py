@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widefield.core.types import InputSpec
+from widefield.core.form import InputSpec
 from widefield.encoders import (
     build_encoder,
     encoder_config,

@@ -7,7 +7,7 @@ import timm
 import torch
 from torch import nn
 
-from widefield.core.types import InputSpec
+from widefield.core.form import InputSpec
 from widefield.encoders import Encoder, build_encoder, encoder_config
 
 FAMILIES = {

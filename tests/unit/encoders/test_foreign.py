@@ -119,7 +119,7 @@ def test_a_vision_transformer_says_which_size_it_needs(tmp_path: Path) -> None:
     model = timm.create_model("vit_tiny_patch16_224", num_classes=0).eval()
     torch.save({"teacher": {"backbone": model.state_dict()}}, tmp_path / "w.pth")
     extractor = open_encoder(tmp_path / "w.pth")
-    assert extractor.image_size == (224, 224)
+    assert extractor.form.size == (224, 224)
     assert "below 'teacher.backbone.'" in extractor.notes[0]
     with torch.no_grad():
         x = extractor.encoder.normalize(images(224))

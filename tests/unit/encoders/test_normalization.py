@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torchvision import models
 
-from widefield.core.types import InputSpec
+from widefield.core.form import Form, InputSpec
 from widefield.encoders import Encoder, build_encoder, load_foreign, load_module
-from widefield.encoders.encoder import encoder_config
+from widefield.encoders.config import encoder_config
 from widefield.encoders.vision import published_normalization
 from widefield.encoders.weights.normalization import (
     NORMALIZATIONS,
@@ -207,7 +207,7 @@ def test_an_exported_guess_is_said_and_what_is_trained_with_it_is_none(tmp_path:
     encoder.config = config
     assert "(guessed: the weights did not state it)" in model_card(encoder, tmp_path)
     for size in (32, 64):
-        assert not adapt_encoder(encoder, channels=3, image_size=size)[0].config.guessed
+        assert not adapt_encoder(encoder, Form(channels=3, size=(size, size)))[0].config.guessed
 
 
 def timm_vit() -> nn.Module:

@@ -8,7 +8,7 @@ import timm
 import torch
 from torch import nn
 
-from widefield.core.types import InputSpec
+from widefield.core.form import InputSpec
 from widefield.encoders import EncoderSettings, build_encoder, load_encoder, save_encoder
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")

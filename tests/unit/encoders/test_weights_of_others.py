@@ -13,6 +13,7 @@ from torchvision import models
 
 from tests import made_vits as made
 from tests.made_vits import HEADS, State, images
+from widefield.core.form import Form
 from widefield.encoders import (
     Encoder,
     adapt_encoder,
@@ -23,8 +24,7 @@ from widefield.encoders import (
     save_encoder,
 )
 from widefield.encoders.weights.files import timm_snippet
-from widefield.encoders.weights.model_folder import save_model_folder
-from widefield.encoders.weights.timm_entry import register_with_timm
+from widefield.encoders.weights.model_folder import register_with_timm, save_model_folder
 
 DINOV2 = "vit_small_patch14_dinov2,depth=4,embed_dim=48,num_heads=3"
 DINOV2_REG = "vit_small_patch14_reg4_dinov2,depth=4,embed_dim=48,num_heads=3"
@@ -34,7 +34,7 @@ PLAIN = "vit_tiny_patch16_224,depth=4,embed_dim=48,num_heads=3,patch_size=14"
 @torch.no_grad()
 def computed(encoder: Encoder, x: Tensor = images()) -> Tensor:  # noqa: B008
     """Features of images that are normalized already."""
-    adapted, _ = adapt_encoder(encoder, channels=x.shape[1], image_size=(x.shape[2], x.shape[3]))
+    adapted, _ = adapt_encoder(encoder, Form(channels=x.shape[1], size=(x.shape[2], x.shape[3])))
     return adapted.eval().backbone(x)
 
 

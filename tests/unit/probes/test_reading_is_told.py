@@ -43,7 +43,7 @@ def test_later_data_of_a_run_are_read_by_its_white(camera: Path, tmp_path: Path)
     dim.mkdir()
     for i in range(8):
         (dim / f"{i}.png").write_bytes(png16(twelve_bits(0.1, i)))
-    assert open_encoder(camera / "run").black_white == (0, 4095)
+    assert open_encoder(camera / "run").form.black_white == (0, 4095)
     by_run = open_encoder(camera / "run").open(dim, quiet=True).images
     assert by_run.max() <= 26
     assert open_encoder("pixels").open(dim, quiet=True).images.max() > 200  # by their own
@@ -90,7 +90,7 @@ def test_other_channels_are_refused(encoder_channels: int, data_channels: int) -
     encoder = build_encoder("resnet-tiny", channels=encoder_channels, image_size=SIDE, seed=0)
     x = np.zeros((8, SIDE, SIDE, data_channels), dtype=np.uint8)
     data = {"x": x, "y": np.arange(8) % 2}
-    expected = f"images of {data_channels} channels, and resnet-tiny of {encoder_channels}"
+    expected = f"{data_channels} for memory, {encoder_channels} for resnet-tiny"
     for call in (embed, audit):
         with pytest.raises(ValueError, match=expected):
             call(encoder, data, quiet=True)
@@ -102,5 +102,5 @@ def test_both_sets_of_a_probe_have_the_same_channels() -> None:
     rng, y = np.random.default_rng(0), np.arange(24) % 2
     fit = {"x": rng.integers(0, 256, (24, 8, 8, 4), dtype=np.uint8), "y": y}
     score = {"x": fit["x"][..., :2], "y": y}
-    with pytest.raises(ValueError, match="images of 2 channels, and memory of 4"):
+    with pytest.raises(ValueError, match=r"number of channels differs: 2 for .*, 4 for memory"):
         probe("pixels", score, train_data=fit, floors=False, quiet=True)

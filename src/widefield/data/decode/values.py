@@ -41,7 +41,7 @@ _STORED = {"u1": np.uint8, "u2": np.uint16, "b1": np.uint8}
 
 
 @dataclass(frozen=True)
-class Form:
+class ValueForm:
     """What the images of a data set have in common."""
 
     channels: int
@@ -81,13 +81,13 @@ def read_values(file: Encoded) -> NDArray[Any]:
     return values.astype(np.uint8) * 255 if values.dtype == np.bool_ else values
 
 
-def find_form(files: Sequence[Encoded]) -> Form:
+def find_form(files: Sequence[Encoded]) -> ValueForm:
     """Return the most frequent number of channels and type of up to 64 of the files.
 
     Raises:
         ValueError: none of them can be read.
     """
-    found: Counter[Form] = Counter()
+    found: Counter[ValueForm] = Counter()
     sizes: list[Size] = []
     reason: object = ""
     for row in spread_rows(len(files), _FORM_FILES).tolist():
@@ -97,7 +97,7 @@ def find_form(files: Sequence[Encoded]) -> Form:
             reason = error
             continue
         sizes.append((height, width))
-        found[Form(channels, stored_type(values.dtype))] += 1
+        found[ValueForm(channels, stored_type(values.dtype))] += 1
     if not found:
         raise ValueError(f"no image can be read (first: {reason})")
     return replace(found.most_common(1)[0][0], sizes=tuple(sizes))
@@ -137,7 +137,7 @@ def decode_values(
     fit: Fit,
 ) -> DecodeReport:
     """Read the values of files[i] into out[i] [n, H, W, C], in parallel, as `decode_all`."""
-    form = Form(out.shape[-1], out.dtype)
+    form = ValueForm(out.shape[-1], out.dtype)
     report = DecodeReport(black_white=None if out.dtype == np.uint8 else black_white)
     if out.dtype != np.uint8 and black_white is None:
         sample = []
@@ -193,7 +193,7 @@ def fitted(
     return stored(np.clip(x, 0, 1), dtype), outside
 
 
-def _checked(file: Encoded, form: Form) -> NDArray[Any]:
+def _checked(file: Encoded, form: ValueForm) -> NDArray[Any]:
     """Return the values of a file; check that it has the channels and the depth of the others."""
     values = read_values(file)
     if values.shape[-1] != form.channels:

@@ -14,9 +14,10 @@ from timm.layers.pos_embed import resample_abs_pos_embed
 from torch import Tensor
 
 from widefield.core.errors import option
+from widefield.core.form import Form, InputSpec
 from widefield.core.rng import seeded
-from widefield.core.types import BlackWhite, Fit, InputSpec, Size, as_size
-from widefield.encoders.encoder import Encoder, EncoderConfig, build_from_config, encoder_config
+from widefield.encoders.config import EncoderConfig, encoder_config
+from widefield.encoders.encoder import Encoder, build_from_config
 from widefield.encoders.layers import first_weight
 from widefield.encoders.names import is_own
 from widefield.encoders.weights.normalization import per_channel
@@ -25,15 +26,8 @@ POSITIONS = ("pos_embed", "encoder.pos_embedding")
 """Names of position embeddings [1, tokens, D], with other tokens before the patches."""
 
 
-def adapt_encoder(
-    encoder: Encoder,
-    *,
-    channels: int,
-    image_size: int | Size,
-    black_white: BlackWhite | None = None,
-    fit: Fit = "crop",
-) -> tuple[Encoder, tuple[str, ...]]:
-    """Return a copy of an encoder for images of `channels` and `image_size`.
+def adapt_encoder(encoder: Encoder, form: Form) -> tuple[Encoder, tuple[str, ...]]:
+    """Return a copy of an encoder for images of another form, of which channels and size are known.
 
     Its mean and deviation stay, and are no guess for what is trained with them; one channel gets
     their means, further ones repeat them.
@@ -47,14 +41,15 @@ def adapt_encoder(
     Example:
         >>> from widefield.encoders import build_encoder
         >>> color = build_encoder("resnet-tiny", seed=0)
-        >>> gray, notes = adapt_encoder(color, channels=1, image_size=28)
+        >>> gray, notes = adapt_encoder(color, Form(channels=1, size=(28, 28)))
         >>> gray(torch.rand(2, 1, 28, 28)).shape
         torch.Size([2, 128])
         >>> notes
         ('3 channels became 1: the first layer is summed over them',)
     """
     before = encoder.config
-    config = adapted_config(before, channels, image_size, black_white, fit)
+    config = adapted_config(before, form)
+    channels = config.channels
     with seeded(0):  # its random weights are replaced below
         result = build_from_config(config)
     wanted, weights = result.backbone.state_dict(), encoder.backbone.state_dict()
@@ -75,25 +70,16 @@ def adapt_encoder(
     return result.train(encoder.training), tuple(notes)
 
 
-def adapted_config(
-    before: EncoderConfig,
-    channels: int,
-    image_size: int | Size,
-    black_white: BlackWhite | None,
-    fit: Fit = "crop",
-) -> EncoderConfig:
-    """Return the configuration of the same architecture for other images."""
-    size = as_size(image_size)
-    if (channels, size) == (before.channels, before.image_size):
-        return replace(before, black_white=black_white, fit=fit, guessed=False)
-    inputs = InputSpec(
-        channels=channels,
-        image_size=size,
-        mean=per_channel(before.mean, channels),
-        std=per_channel(before.std, channels),
-        black_white=black_white,
-        rate=before.rate,
-        fit=fit,
+def adapted_config(before: EncoderConfig, form: Form) -> EncoderConfig:
+    """Return the configuration of the same architecture for images of another form."""
+    if (form.channels, form.size) == (before.channels, before.image_size):
+        fit = "crop" if form.fit is None else form.fit
+        return replace(before, black_white=form.black_white, fit=fit, guessed=False)
+    assert form.channels is not None
+    inputs = InputSpec.of_form(
+        replace(form, rate=before.rate),
+        mean=per_channel(before.mean, form.channels),
+        std=per_channel(before.std, form.channels),
     )
     config = encoder_config(
         before.name,

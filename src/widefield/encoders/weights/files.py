@@ -13,17 +13,13 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from widefield.core.files import check_plain_file, write_atomically
+from widefield.core.form import InputSpec
 from widefield.core.rng import seeded
-from widefield.core.types import Fit, InputSpec, as_black_white, is_black_white
+from widefield.core.types import Fit, as_black_white, is_black_white
 from widefield.encoders.arguments import lines_after_build, split_arguments
+from widefield.encoders.config import SOLO_LEARN_PADDING, EncoderConfig, encoder_config
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
-from widefield.encoders.encoder import (
-    SOLO_LEARN_PADDING,
-    Encoder,
-    EncoderConfig,
-    build_from_config,
-    encoder_config,
-)
+from widefield.encoders.encoder import Encoder, build_from_config
 from widefield.encoders.names import is_own
 from widefield.encoders.own import give_network, given_network
 
@@ -196,9 +192,6 @@ def read_config(text: str) -> EncoderConfig:
         ValueError: it is not such a configuration.
     """
     fields = json.loads(text)
-    if isinstance(fields, dict) and "max_value" in fields:  # before 0 was not always black
-        white = fields.pop("max_value")
-        fields["black_white"] = None if white is None else [0.0, white]
     fields = _ADDED_FIELDS | fields if isinstance(fields, dict) else fields
     if not isinstance(fields, dict) or fields.keys() != EncoderConfig.__dataclass_fields__.keys():
         raise ValueError("its configuration has other fields")

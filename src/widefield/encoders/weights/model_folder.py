@@ -1,21 +1,201 @@
-"""Export of an encoder as a folder for `timm.create_model`, local or on Hugging Face."""
+"""Folders of models, `config.json` and weights: those of timm and transformers, and our own.
+
+Networks that timm cannot build from arguments are a model of timm once it is registered.
+"""
 
 import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
+import timm
 from PIL import Image
 from safetensors.torch import save_file
+from timm.models import build_model_with_cfg, register_model
+from torch import nn
 
-from widefield.core.files import write_atomically
-from widefield.core.types import Fit, InputSpec, as_size
-from widefield.encoders.encoder import Encoder, EncoderConfig
+from widefield.core.files import check_plain_file, write_atomically
+from widefield.core.form import Form, InputSpec
+from widefield.core.types import Fit, as_size
+from widefield.encoders.arguments import AFTER_BUILD, split_arguments
+from widefield.encoders.config import VARIANTS, EncoderConfig, encoder_config
+from widefield.encoders.encoder import Encoder, build_from_config
 from widefield.encoders.names import is_own
 from widefield.encoders.readout import Readout
 from widefield.encoders.readout_file import save_readout
-from widefield.encoders.weights.files import READOUT_FILE
-from widefield.encoders.weights.hub_folder import CONFIG, RECORD
-from widefield.encoders.weights.timm_entry import NAME, entry_arguments, needs_entry
+from widefield.encoders.weights.adapt import adapted_config
+from widefield.encoders.weights.files import READOUT_FILE, read_config, read_inputs
+from widefield.encoders.weights.key_maps import rename_to_timm
+from widefield.encoders.weights.match import (
+    WeightMatch,
+    architecture_spec,
+    architecture_specs,
+    best_match,
+    load_matched,
+)
+from widefield.encoders.weights.normalization import (
+    MAX_STATED,
+    are_numbers,
+    per_channel,
+    stated_normalization,
+)
+from widefield.encoders.weights.tensors import read_tensors
+from widefield.encoders.weights.vit_names import authors_arguments, vit_names
+
+CONFIG = "config.json"
+RECORD = "widefield"
+"""Entry of the configuration with the record of preprocessing."""
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_MAX_BYTES = 2**20
+
+
+def is_model_folder(path: Path) -> bool:
+    """Return whether `path` has a configuration and weights in the format of the hub."""
+    return (path / CONFIG).is_file() and any((path / name).is_file() for name in _WEIGHTS)
+
+
+def is_exported(folder: Path) -> bool:
+    """Return whether the model folder has a whole record of preprocessing."""
+    return RECORD in _read(folder / CONFIG)
+
+
+def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
+    """Load the encoder of a model folder, on the CPU in evaluation mode.
+
+    Architecture, size, channels, mean and deviation are those of timm's `config.json`; the stem
+    follows from the weights. That of transformers has the heads and layers of a vision transformer;
+    the rest follows from the weights. Nothing of the folder is executed.
+
+    Raises:
+        ValueError: the folder is in another format, or its weights do not fit.
+    """
+    values = _read(folder / CONFIG)
+    weights = next(folder / name for name in _WEIGHTS if (folder / name).is_file())
+    name = values.get("architecture")
+    if name is None and "num_attention_heads" in values:
+        return _load_transformers(folder, weights, values)
+    if name == TIMM_NAME:
+        return _load_entry(folder, weights, values)
+    if not isinstance(name, str):
+        raise ValueError(
+            f"{folder} is a model folder of {values.get('model_type', 'another library')!r}, and "
+            "only timm's and vision transformers of transformers are supported: load it "
+            "in Python, or give its weights as FILE@TIMM_NAME, TIMM_NAME being a timm model"
+        )
+    candidates = [
+        architecture_spec(config.name, config) for config in _configs(folder, name, values)
+    ]
+    tensors = read_tensors(weights)
+    best = best_match(weights, tensors, candidates)
+    return load_matched(tensors, best), best
+
+
+def _load_entry(
+    folder: Path, weights: Path, values: Mapping[str, Any]
+) -> tuple[Encoder, WeightMatch]:
+    """Load an encoder that timm has no arguments for."""
+    try:
+        config = read_config(json.dumps(values["model_args"]["encoder"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{folder / CONFIG} has no encoder of this version ({error}): export the model again"
+        ) from None
+    tensors = read_tensors(weights)
+    best = best_match(weights, tensors, [architecture_spec(config.name, config)])
+    return load_matched(tensors, best), best
+
+
+def _load_transformers(
+    folder: Path, weights: Path, values: Mapping[str, Any]
+) -> tuple[Encoder, WeightMatch]:
+    """Load a vision transformer of transformers, with the sizes that its weights do not show."""
+    heads, depth = (values.get(key) for key in ("num_attention_heads", "num_hidden_layers"))
+    eps, period = values.get("layer_norm_eps", 1e-6), values.get("rope_theta", 100.0)
+    if not (type(heads) is int and type(depth) is int and heads > 0 and are_numbers([eps, period])):
+        raise ValueError(
+            f"{folder / CONFIG} lacks num_attention_heads or num_hidden_layers: restore it"
+        )
+    for key, allowed in {"hidden_act": ("gelu", "silu"), "rope_theta": (100.0,)}.items():
+        if values.get(key, allowed[0]) not in allowed:
+            raise ValueError(
+                f"{folder / CONFIG} has {key} {values[key]!r}, which no encoder here has: load the "
+                "model in Python"
+            )
+    tensors = read_tensors(weights)
+    known = authors_arguments(tensors) | {"depth": depth, "num_heads": heads}
+    known |= {"norm_eps": eps} if "layer_norm_eps" in values else {}
+    tensors = rename_to_timm(tensors)
+    names = vit_names(tensors, known)
+    if not names:
+        raise ValueError(
+            f"{folder} is a model folder of {values.get('model_type')!r}, whose weights are none "
+            "of the vision transformers known here: load it in Python"
+        )
+    specs = [architecture_specs(name)[0] for name in names]
+    size = values.get("image_size")
+    if type(size) is int and 8 <= size < MAX_STATED:  # where no position embeddings show it
+        form = Form(channels=3, size=(size, size))
+        specs = [
+            architecture_spec(each.architecture, adapted_config(each.config, form))
+            for each in specs
+        ]
+    best = best_match(weights, tensors, specs)
+    stated = stated_normalization(folder)
+    mean, std = stated or (best.config.mean, best.config.std)
+    if len(mean) == best.config.channels:
+        config = replace(best.config, mean=mean, std=std, guessed=stated is None)
+        best = replace(best, config=config)
+    return load_matched(tensors, best), best
+
+
+def _read(path: Path) -> dict[str, Any]:
+    check_plain_file(path, largest=_MAX_BYTES)
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} holds no JSON: restore it, or save the model again") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} describes no model: restore it, or save the model again")
+    return values
+
+
+def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[EncoderConfig]:
+    """Return the possible configurations: with both stems, and our variants."""
+    inputs = _inputs(folder, values)
+    variants = [
+        variant for variant, arguments in VARIANTS.items() if arguments["model_name"] == name
+    ]
+    configs = [encoder_config(model, inputs, stem="native") for model in (name, *variants)]
+    for model in (name, *variants):
+        with suppress(ValueError):  # not every family has a small stem
+            configs.append(encoder_config(model, inputs, stem="small"))
+    return configs
+
+
+def _inputs(folder: Path, values: Mapping[str, Any]) -> InputSpec:
+    """Return the record of preprocessing, or as much of it as timm or transformers state."""
+    if RECORD in values:
+        try:
+            return read_inputs(values[RECORD])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{folder / CONFIG} has no record of preprocessing of this version ({error}): "
+                "export the model again"
+            ) from None
+    cfg = values.get("pretrained_cfg", values)
+    size = cfg.get("input_size") if isinstance(cfg, dict) else None
+    stated = stated_normalization(folder)
+    if not (are_numbers(size) and len(size) == 3 and stated):
+        raise ValueError(
+            f"{folder / CONFIG} lacks input_size [C, H, W], mean and std in its "
+            "pretrained_cfg: add them, as timm writes them"
+        )
+    channels, height, width = map(int, size)
+    mean, std = (per_channel(numbers, channels) for numbers in stated)
+    return InputSpec(channels=channels, image_size=(height, width), mean=mean, std=std)
+
 
 MODEL_FILES = (
     CONFIG,
@@ -82,7 +262,7 @@ def timm_config(encoder: Encoder) -> dict[str, Any]:
     """Return the content of `config.json`, as timm reads it."""
     config = encoder.config
     if needs_entry(config):
-        name, arguments, known = NAME, entry_arguments(config), dict[str, Any]()
+        name, arguments, known = TIMM_NAME, entry_arguments(config), dict[str, Any]()
     else:
         assert config.timm is not None
         name = config.timm["model_name"]
@@ -138,3 +318,50 @@ def preprocessor_config(inputs: InputSpec) -> dict[str, Any] | None:
         "image_mean": list(inputs.mean),
         "image_std": list(inputs.std),
     }
+
+
+TIMM_NAME = "widefield_encoder"
+"""Name of the model; its argument `encoder` is an `EncoderConfig` in JSON."""
+
+
+def register_with_timm() -> None:
+    """Add `widefield_encoder` to the models of timm, for folders that `export` wrote.
+
+    timm has no arguments for the small stem of ResNets and for the networks of this library.
+    `timm.create_model("local-dir:FOLDER", pretrained=True)` builds them once this was called.
+
+    Example:
+        >>> register_with_timm()
+        >>> timm.is_model("widefield_encoder")
+        True
+    """
+    if not timm.is_model(TIMM_NAME):
+        register_model(widefield_encoder)
+
+
+def widefield_encoder(pretrained: bool = False, **arguments: Any) -> nn.Module:
+    """Return the network of an encoder, as timm calls it; nothing in `encoder` is executed.
+
+    Raises:
+        ValueError: `encoder` is no configuration, or a classifier is demanded.
+    """
+    model: nn.Module = build_model_with_cfg(_network, TIMM_NAME, pretrained, **arguments)
+    return model
+
+
+def _network(encoder: dict[str, Any], num_classes: int = 0, **_: Any) -> nn.Module:
+    if num_classes:
+        raise ValueError(f"{TIMM_NAME} has no classifier: give num_classes=0, and add a layer")
+    return build_from_config(read_config(json.dumps(encoder))).backbone
+
+
+def needs_entry(config: EncoderConfig) -> bool:
+    """Return whether timm cannot build the network of an encoder from its own arguments."""
+    own = is_own(config.name)
+    missing = not own and any(key in AFTER_BUILD for key in split_arguments(config.name)[1])
+    return config.timm is None or config.conv1 is not None or missing
+
+
+def entry_arguments(config: EncoderConfig) -> dict[str, Any]:
+    """Return the `model_args` of the model."""
+    return {"encoder": json.loads(json.dumps(asdict(config))), "num_classes": 0}

@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from widefield.core.types import InputSpec, as_size
+from widefield.core.form import InputSpec
+from widefield.core.types import as_size
 from widefield.encoders.encoder import Encoder
 from widefield.encoders.preprocess import Preprocess
 from widefield.encoders.readout import Wide

@@ -7,7 +7,7 @@ import torch
 from torchvision import models
 
 from widefield.encoders.cifar import CIFAR_NETWORKS
-from widefield.encoders.encoder import VARIANTS, timm_name
+from widefield.encoders.config import VARIANTS, timm_name
 from widefield.encoders.vision import check_vision
 
 

@@ -1,0 +1,258 @@
+"""Configuration of an encoder: the network that is built for a name and for the form of images."""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, cast, get_args
+
+import timm
+import torch
+from torch import nn
+
+from widefield.core.errors import option
+from widefield.core.form import COLOR_32, InputSpec
+from widefield.core.logmel import FrontEnd
+from widefield.core.names import check_name
+from widefield.core.types import Size, as_size
+from widefield.encoders.arguments import AFTER_BUILD, split_arguments
+from widefield.encoders.cifar import CIFAR_NETWORKS
+from widefield.encoders.conv1d import SIGNAL_NETWORKS
+from widefield.encoders.names import is_own
+from widefield.encoders.own import known_digest
+from widefield.encoders.vision import TORCHVISION, check_vision
+
+Stem = Literal["auto", "cifar", "small", "native"]
+"""First layers: `small` for small images, `native` as in timm, the others by image size.
+
+`cifar` is small for images of CIFAR's size alone, as in S-DIET (2025), appendix C.
+"""
+
+SMALL_IMAGE = {"auto": 64, "cifar": 32}
+"""Largest side in pixels with the small stem; those of timm are made for 224 pixels."""
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    # 0.3 M weights in timm's ResNet class: one basic block per stage, 16 channels in the stem.
+    "resnet-tiny": {
+        "model_name": "resnet18",
+        "layers": [1, 1, 1, 1],
+        "channels": [16, 32, 64, 128],
+        "stem_type": "deep",
+        "stem_width": 8,
+    },
+}
+"""Variants of timm models: name -> arguments of `timm.create_model`."""
+
+SOLO_LEARN_PADDING = 2
+"""Padding of the small first layer in solo-learn's ResNets; here it is 1."""
+
+TOKEN_FAMILIES = {"vision_transformer", "deit", "eva", "beit", "cait"}
+"""timm's modules of models with one constant grid of patches."""
+_MIN_SAMPLES = 256
+"""Smallest number of samples of a spectrogram."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(InputSpec):
+    """Configuration from which an encoder is rebuilt; every field is plain JSON.
+
+    It is the record of preprocessing, with the mean and deviation of each channel and the height
+    and width of the images that it is trained on, and the architecture.
+    """
+
+    name: str
+    channels: int
+    image_size: Size
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    stem: str
+    """Stem that was built: `small` or `native`."""
+    timm: dict[str, Any] | None
+    """Arguments of `timm.create_model`; None for networks of this library and of torchvision."""
+    conv1: dict[str, Any] | None
+    """Arguments of the `nn.Conv2d` that replaces a ResNet's stem and max-pool, if it is small."""
+    digest: str | None = None
+    """SHA-256 of the code of a network of one's own; None for others."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "image_size", as_size(self.image_size))
+
+    @property
+    def front_end(self) -> FrontEnd | None:
+        """Spectrogram that is the network's input; None if it takes the examples themselves."""
+        if self.rate is None or self.name in SIGNAL_NETWORKS:
+            return None
+        return FrontEnd(rate=self.rate, samples=self.image_size[1])
+
+
+def encoder_config(
+    name: str,
+    inputs: InputSpec = COLOR_32,
+    *,
+    stem: Stem = "auto",
+    zero_init_last: bool = True,
+) -> EncoderConfig:
+    """Return the configuration of `build_encoder` with the same settings and errors."""
+    name = name.removeprefix("timm:")  # as written for `init`
+    model, changed = (name, {}) if is_own(name) else split_arguments(name)
+    if stem == "auto" and "patch_size" in changed:
+        stem = "native"
+    check_name("stem", stem, get_args(Stem))
+    mean, std = _normalization(inputs)
+    size, rate = as_size(inputs.image_size), inputs.rate
+    seen = _input_size(name, size, inputs.channels, rate)
+    if len(mean) != inputs.channels or len(std) != inputs.channels or min(std) <= 0:
+        raise ValueError(
+            f"mean and std need one number for each of {inputs.channels} channels, std above 0; "
+            f"got mean={mean}, std={std}"
+        )
+    arguments, conv1 = None, None
+    if name in (*CIFAR_NETWORKS, *SIGNAL_NETWORKS) or name.startswith(TORCHVISION) or is_own(name):
+        _check_one_stem(name, stem, zero_init_last=zero_init_last)
+        stem = "native"
+    else:
+        arguments = _timm_arguments(
+            name, model, changed, channels=inputs.channels, zero_init_last=zero_init_last
+        )
+        # Spectrograms are coarse already, and the small stem takes seven times as long on them.
+        stem = "native" if rate is not None and stem == "auto" else stem
+        stem, conv1 = _select_stem(name, stem, arguments, seen)
+    values = inputs.record() | {"image_size": size, "mean": mean, "std": std}
+    return EncoderConfig(
+        **values, name=name, stem=stem, timm=arguments, conv1=conv1, digest=known_digest(name)
+    )
+
+
+def _normalization(inputs: InputSpec) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and deviation of each channel; by default images in [0, 1] become [-2, 2]."""
+    mean = (0.5,) * inputs.channels if inputs.mean is None else tuple(map(float, inputs.mean))
+    std = (0.25,) * inputs.channels if inputs.std is None else tuple(map(float, inputs.std))
+    return mean, std
+
+
+def _check_one_stem(name: str, stem: Stem, *, zero_init_last: bool) -> None:
+    """Check the settings of a network that timm does not build, which has no variants."""
+    if name.startswith(TORCHVISION):
+        check_vision(name.removeprefix(TORCHVISION))
+    if stem == "small":
+        raise ValueError(
+            f"encoder {name!r} has one stem, for all images: choose stem native or auto"
+        )
+    if not zero_init_last:
+        raise ValueError(f"{name} has no {option('zero_init_last')}: leave it out")
+
+
+def _timm_arguments(
+    name: str, model: str, changed: dict[str, Any], *, channels: int, zero_init_last: bool
+) -> dict[str, Any]:
+    """Return the arguments of `timm.create_model` but those of the stem."""
+    arguments = dict(VARIANTS.get(model) or {"model_name": timm_name(model)})
+    arguments |= {"pretrained": False, "num_classes": 0, "in_chans": channels}
+    family = timm_module(arguments["model_name"])
+    if changed and family not in ("vision_transformer", "eva"):
+        raise ValueError(f"encoder {model!r} takes no arguments: leave {name[len(model) :]} out")
+    arguments |= {key: value for key, value in changed.items() if key not in AFTER_BUILD}
+    if not zero_init_last:
+        if family != "resnet":
+            raise ValueError(
+                f"encoder {name!r} has no residual blocks for {option('zero_init_last')}: "
+                "leave it out"
+            )
+        arguments["zero_init_last"] = False
+    return arguments
+
+
+def _input_size(name: str, size: Size, channels: int, rate: int | None) -> Size:
+    """Return the size of the network's input: that of the examples, or of their spectrograms."""
+    over_time = name in SIGNAL_NETWORKS
+    if channels >= 1 and rate is not None and size[0] == 1 and size[1] >= _MIN_SAMPLES:
+        front_end = FrontEnd(rate=rate, samples=size[1])
+        return size if over_time else (front_end.bands, front_end.frames)
+    if over_time and (size[0] != 1 or size[1] < 16):
+        raise ValueError(
+            f"encoder {name!r} takes windows and sounds of 16 steps or more, and these are images "
+            f"of {size[0]}x{size[1]}: name another encoder, such as 'resnet-tiny'"
+        )
+    if is_own(name) and rate is None and size[0] == 1:
+        return size  # a network of windows, or it fails in its first pass
+    if not over_time and rate is None and size[0] == 1:
+        raise ValueError(
+            f"encoder {name!r} takes images or sounds, and these are windows of {size[1]} steps: "
+            "choose encoder 'conv1d'"
+        )
+    if channels < 1 or (min(size) < 8 and not over_time):
+        raise ValueError(
+            f"an encoder needs 1 channel and 8 pixels or more, "
+            f"got channels={channels}, image_size={size}"
+        )
+    return size
+
+
+def timm_name(name: str) -> str:
+    """Return `name` if timm can build it.
+
+    Raises:
+        ValueError: timm cannot; the message names the nearest model.
+    """
+    if timm.is_model(name):
+        return name
+    known = [*VARIANTS, *CIFAR_NETWORKS, *SIGNAL_NETWORKS, *timm.list_models()]
+    check_name("encoder", name, known, list_command="timm.list_models()")
+    return name
+
+
+def timm_module(model: str) -> str:
+    """Return timm's module that builds `model`, as `resnet` or `vision_transformer`."""
+    module: str = timm.models.model_entrypoint(model).__module__
+    return module.rsplit(".", 1)[-1]
+
+
+def _select_stem(
+    name: str, stem: Stem, arguments: dict[str, Any], size: Size
+) -> tuple[Stem, dict[str, Any] | None]:
+    """Add the arguments of the stem to those of `create_model`; return its name and `conv1`.
+
+    Raises:
+        ValueError: the family of the encoder has no small stem.
+    """
+    model = arguments["model_name"]
+    family = timm_module(model)
+    cfg = timm.get_pretrained_cfg(model)
+    if cfg is not None and cfg.fixed_input_size:
+        arguments["img_size"] = _timm_size(size)
+    has_small = family in TOKEN_FAMILIES or family in ("convnext", "resnet")
+    if stem == "small" and not has_small:
+        raise ValueError(
+            f"encoder {name!r} has no small stem, as ResNets, ViTs and ConvNeXts have: "
+            "choose stem native or auto"
+        )
+    if stem == "native" or not has_small or max(size) > SMALL_IMAGE.get(stem, max(size)):
+        return "native", None
+    if family == "resnet":
+        return "small", _small_conv(arguments)
+    if family == "convnext":
+        arguments["patch_size"] = max(1, min(size) // 32)
+    else:
+        arguments |= {"img_size": _timm_size(size), "patch_size": max(1, min(size) // 8)}
+    return "small", None
+
+
+def _timm_size(size: Size) -> int | Size:
+    """Return the side of a square, or both sides."""
+    return size[0] if size[0] == size[1] else size
+
+
+def _small_conv(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the convolution that replaces a ResNet's stem, of the same width."""
+    return {
+        "in_channels": arguments["in_chans"],
+        "out_channels": _stem_width(json.dumps(arguments)),
+        "kernel_size": 3,
+        "padding": 1,
+        "bias": False,
+    }
+
+
+@cache  # because it builds a network
+def _stem_width(arguments: str) -> int:
+    with torch.device("meta"):
+        return cast(nn.BatchNorm2d, timm.create_model(**json.loads(arguments)).bn1).num_features
