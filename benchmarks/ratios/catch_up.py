@@ -11,7 +11,6 @@ import torch
 
 from widefield.core.hardware import choose_device
 from widefield.head import LazyAdamW, MemoryStorage, PerExampleHead, RowState
-from widefield.head.lazy_adamw import BETA1, BETA2
 
 from .command import Result, command
 from .timing import TOLERANCE, steady_ratio, turn_by_turn
@@ -71,14 +70,15 @@ def _rows(
 def _by_term(optimizer: LazyAdamW, state: RowState) -> RowState:
     """Return the caught-up rows, from a loop over all terms of the sum."""
     history, row, last = optimizer.head.history, state.row, state.last
+    (beta1, beta2), eps = (optimizer.defaults[name] for name in ("betas", "eps"))
     gap = history.steps - last
     terms = min(int(gap.max()), optimizer.horizon(row.dtype))
     weights, log_shrinks = optimizer._terms(last, terms)
     weights, shrinks = (x[..., None].to(row) for x in (weights, log_shrinks.exp()))
     root, total = state.v.sqrt(), torch.zeros_like(row)
     for weight, shrink in zip(weights, shrinks, strict=True):
-        total.addcdiv_(weight.expand_as(root), torch.mul(root, shrink).add_(optimizer.eps))
-    fades = history.log_decay(last).exp(), BETA1 ** gap.double(), BETA2 ** gap.double()
+        total.addcdiv_(weight.expand_as(root), torch.mul(root, shrink).add_(eps))
+    fades = history.log_decay(last).exp(), beta1 ** gap.double(), beta2 ** gap.double()
     decay, fade1, fade2 = (fade[:, None].to(row) for fade in fades)
     return RowState(
         decay * row - torch.where(state.m == 0, 0.0, total * state.m),

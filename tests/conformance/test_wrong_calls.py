@@ -23,8 +23,15 @@ from widefield import encoders, losses, methods, views
 from widefield.core.batch import Shape, check_examples, check_index, check_tensors
 from widefield.core.validation import limits
 from widefield.encoders import Encoder, build_encoder
-from widefield.head import DiskStorage, LazyAdamW, LazySGD, MemoryStorage, PerExampleHead
-from widefield.head.lazy_optimizer import LazyOptimizer, StepHistory
+from widefield.head import (
+    DiskStorage,
+    LazyAdamW,
+    LazySGD,
+    MemoryStorage,
+    PerExampleHead,
+    StepHistory,
+)
+from widefield.head.lazy_optimizer import LazyOptimizer
 from widefield.methods import METHODS, Method, Projector, SimCLR
 from widefield.train.build import build
 from widefield.views import VIEWS, AugmentContext, build_views

@@ -1,8 +1,9 @@
 """The per-example head: losses, optimizers of its rows, and their storage."""
 
+from widefield.head.history import StepHistory
 from widefield.head.initial import initial_rows
 from widefield.head.lazy_adamw import LazyAdamW
-from widefield.head.lazy_optimizer import LazyOptimizer, StepHistory, Update
+from widefield.head.lazy_optimizer import LazyOptimizer, Update
 from widefield.head.lazy_sgd import LazySGD
 from widefield.head.losses import batch_cross_entropy, decoupled_contrast, view_contrast
 from widefield.head.per_example_head import Init, PerExampleHead

@@ -25,7 +25,7 @@ before the sum, assume a constant learning rate and keep eps undecayed.
 """
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 from annotated_types import Ge
@@ -35,15 +35,8 @@ from widefield.core.batch import checked
 from widefield.core.transfer import to_device
 from widefield.head.lazy_optimizer import WEIGHT_DECAY, LazyOptimizer, Update, decayed_powers
 from widefield.head.merged_terms import merge_terms
+from widefield.head.per_example_head import PerExampleHead
 from widefield.head.storage.base import RowState
-
-if TYPE_CHECKING:
-    from widefield.head.per_example_head import PerExampleHead
-
-BETA1, BETA2 = 0.9, 0.999
-"""Decay rates of the two moments, as in `torch.optim.AdamW`."""
-
-_MU = BETA1 / math.sqrt(BETA2)
 
 
 class LazyAdamW(LazyOptimizer):
@@ -55,6 +48,7 @@ class LazyAdamW(LazyOptimizer):
     Args:
         head: the head whose rows are optimized.
         lr: learning rate.
+        betas: decay rates of the two moments, as in `torch.optim.AdamW`; beta1^2 < beta2.
         eps: added to the root of the second moment, as in `torch.optim.AdamW`.
         weight_decay: decoupled weight decay; `lr * weight_decay` must stay below 1.
         bias_correction: divide the moments by 1 - beta^step, as `torch.optim.AdamW` does.
@@ -80,9 +74,10 @@ class LazyAdamW(LazyOptimizer):
     @checked
     def __init__(
         self,
-        head: "PerExampleHead",
+        head: PerExampleHead,
         lr: float = 1e-3,
         *,
+        betas: tuple[float, float] = (0.9, 0.999),
         eps: Annotated[float, Ge(0)] = 1e-8,
         weight_decay: float = WEIGHT_DECAY,
         bias_correction: bool = True,
@@ -94,16 +89,34 @@ class LazyAdamW(LazyOptimizer):
                 "the storage keeps no second moments, which AdamW needs: use LazySGD, or a "
                 "storage of another layout"
             )
-        super().__init__(head, lr, weight_decay=weight_decay, update=update, gap=gap)
-        self.eps, self.decay = eps, _MU
-        self.bias_correction = bias_correction
+        beta1, beta2 = betas
+        # With beta1^2 >= beta2 the missed momentum steps would not shrink, and their sum not end.
+        if not (0 < beta1 < 1 and beta1**2 < beta2 < 1):
+            raise ValueError(
+                f"betas must be two numbers above 0 with beta1^2 < beta2 < 1, got {betas}"
+            )
+        super().__init__(
+            head,
+            lr,
+            weight_decay=weight_decay,
+            update=update,
+            gap=gap,
+            constants={"betas": betas, "eps": eps, "bias_correction": bias_correction},
+        )
+
+    @property
+    def decay(self) -> float:
+        """Factor mu of m / sqrt(v) at a zero-gradient step."""
+        beta1, beta2 = self.param_groups[0]["betas"]
+        return float(beta1 / math.sqrt(beta2))
 
     def catch_up(self, state: RowState) -> RowState:
         """Take the zero-gradient steps after `last` of every row, in closed form."""
         history, last = self.head.history, state.last
+        beta1, beta2 = self.param_groups[0]["betas"]
         gap = history.steps - last
         assert int(gap.min()) >= 0, "a row cannot be taken back in time"
-        fades = [history.log_decay(last).exp(), BETA1 ** gap.double(), BETA2 ** gap.double()]
+        fades = [history.log_decay(last).exp(), beta1 ** gap.double(), beta2 ** gap.double()]
         missed = int((gap * (last > 0)).max())  # rows never visited have no momentum
         dtype = state.row.dtype
         terms = min(missed, self.horizon(dtype))
@@ -115,6 +128,7 @@ class LazyAdamW(LazyOptimizer):
         row = decay * state.row
         if missed:
             weight, shrink = scalars[:, 3:, None].chunk(2, dim=1)
+            # row <- decay row - sum_k weight_k / (shrink_k sqrt(v) + eps) m
             row.addcmul_(self._momentum_sum(state, weight, shrink), state.m, value=-1)
         return RowState(row, fade1 * state.m, fade2 * state.v, torch.full_like(last, history.steps))
 
@@ -126,9 +140,11 @@ class LazyAdamW(LazyOptimizer):
             weight: of each of K terms, [b, K, 1].
             shrink: factor of sqrt(v) in each term, [b, K, 1].
         """
-        denominator = (shrink * state.v.sqrt()[:, None]).add_(self.eps)
+        eps = self.param_groups[0]["eps"]
+        # sum_k weight_k / (shrink_k sqrt(v) + eps), in the memory of the denominators [b, K, m]
+        denominator = (shrink * state.v.sqrt()[:, None]).add_(eps)
         total = torch.div(weight, denominator, out=denominator).sum(1)
-        if self.eps == 0:
+        if eps == 0:
             # A row never visited has m = v = 0: that is 0 / 0, and it does not move.
             total.masked_fill_(state.v == 0, 0.0)
         return total
@@ -138,38 +154,46 @@ class LazyAdamW(LazyOptimizer):
 
         Term i of the sum is weight * m / (shrink * sqrt(v) + eps); the second is log(shrink).
         """
-        history = self.head.history
+        history, group = self.head.history, self.param_groups[0]
+        beta1, beta2 = group["betas"]
+        log_beta1, log_beta2 = math.log(beta1), math.log(beta2)
         i = torch.arange(1, terms + 1)[:, None]
         s = last + i
         is_missed = (s <= history.steps) & (last > 0)
         s.clamp_(max=history.steps)
-        weight = history.log_decay(s).exp_().mul_(history.lr(s)).mul_(BETA1 ** i.double())
-        log_shrink = (0.5 * math.log(BETA2) * i.double()).expand_as(weight)
-        if self.bias_correction:
-            s = s.double()  # 1 - beta^s = -expm1(s log beta)
-            weight /= -(math.log(BETA1) * s).expm1_()
-            log_shrink = log_shrink - 0.5 * (-(math.log(BETA2) * s).expm1_()).log_()
+        # weight = prod_{r>s} (1 - lr_r lambda) lr_s beta1^i,    log shrink = i log sqrt(beta2)
+        weight = history.log_decay(s).exp_().mul_(history.lr(s)).mul_(beta1 ** i.double())
+        log_shrink = (0.5 * log_beta2 * i.double()).expand_as(weight)
+        if group["bias_correction"]:
+            # weight <- weight / (1 - beta1^s),    shrink <- shrink / sqrt(1 - beta2^s),
+            # where 1 - beta^s = -expm1(s log beta) is exact for small s log beta too
+            s = s.double()
+            weight /= -(log_beta1 * s).expm1_()
+            log_shrink = log_shrink - 0.5 * (-(log_beta2 * s).expm1_()).log_()
         return weight.mul_(is_missed), log_shrink
 
     def gradient_step(
         self, state: RowState, grad: Tensor, lr: float, weight_decay: float
     ) -> RowState:
         """Take the current step with gradient `grad` [b, m] from rows that have caught up."""
-        step = self.head.history.steps
+        step, group = self.head.history.steps, self.param_groups[0]
         m, v = self._moments(state, grad)
         m_unbiased, v_unbiased = m, v
-        if self.bias_correction:
-            m_unbiased, v_unbiased = m / (1 - BETA1**step), v / (1 - BETA2**step)
-        row = (1 - lr * weight_decay) * state.row - lr * m_unbiased / (v_unbiased.sqrt() + self.eps)
+        if group["bias_correction"]:
+            beta1, beta2 = group["betas"]
+            m_unbiased, v_unbiased = m / (1 - beta1**step), v / (1 - beta2**step)
+        root = v_unbiased.sqrt() + group["eps"]
+        row = (1 - lr * weight_decay) * state.row - lr * m_unbiased / root
         return RowState(row, m, v, torch.full_like(state.last, step))
 
     def _moments(self, state: RowState, grad: Tensor) -> tuple[Tensor, Tensor]:
         """Return both moments after a step with gradient `grad` [b, m]."""
+        beta1, beta2 = self.param_groups[0]["betas"]
         square = grad.square()
-        if state.v.shape[1] < grad.shape[1]:
+        if state.v.shape[1] < grad.shape[1]:  # one second moment for the whole row
             square = square.mean(1, keepdim=True)
-        m = torch.lerp(state.m, grad, 1 - BETA1)
-        return m, BETA2 * state.v + (1 - BETA2) * square
+        m = torch.lerp(state.m, grad, 1 - beta1)  # beta1 m + (1 - beta1) g
+        return m, beta2 * state.v + (1 - beta2) * square
 
     def paper_step(
         self, state: RowState, grad: Tensor, lr: float, weight_decay: float, gap: int
@@ -182,10 +206,11 @@ class LazyAdamW(LazyOptimizer):
 
             row <- a^(gap-1) row - lr mu (a^(gap-1) - mu^(gap-1)) / (a - mu) m / (sqrt(v) + eps).
         """
-        a, k = 1 - lr * weight_decay, gap - 1
+        a, k, mu = 1 - lr * weight_decay, gap - 1, self.decay
+        beta1, beta2 = self.param_groups[0]["betas"]
         m, v = self._moments(state, grad)
-        direction = m / (v.sqrt() + self.eps)
+        direction = m / (v.sqrt() + self.param_groups[0]["eps"])
         row = a * state.row - lr * direction
-        row = a**k * row - lr * _MU * decayed_powers(a, _MU, k) * direction
+        row = a**k * row - lr * mu * decayed_powers(a, mu, k) * direction
         last = torch.full_like(state.last, self.head.history.steps)
-        return RowState(row, BETA1**k * m, BETA2**k * v, last)
+        return RowState(row, beta1**k * m, beta2**k * v, last)

@@ -1,13 +1,9 @@
-"""Base class of the optimizers of a per-example head, and the history of their steps.
-
-Rows replay past steps only. The head keeps their learning rates, with the running sum of
-log(1 - lr lambda), so that any scheduler works and may change while training.
-"""
+"""Base class of the optimizers of a per-example head."""
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -15,10 +11,8 @@ from torch import Tensor
 from widefield.core.errors import option
 from widefield.core.gather import rank_and_world
 from widefield.core.names import check_name
+from widefield.head.per_example_head import PerExampleHead
 from widefield.head.storage.base import RowState
-
-if TYPE_CHECKING:
-    from widefield.head.per_example_head import PerExampleHead
 
 WEIGHT_DECAY = 0.05
 """Default decoupled weight decay of the rows."""
@@ -45,64 +39,22 @@ def check_rate(lr: float, weight_decay: float) -> None:
         )
 
 
-class StepHistory:
-    """Learning rates of all steps, and the weight decay of a row between any two steps.
-
-    Example:
-        >>> history = StepHistory()
-        >>> history.append(0.1, weight_decay=0.5)
-        >>> history.append(0.2, weight_decay=0.5)
-        >>> history.steps, history.lr(torch.tensor([1, 2])).tolist()
-        (2, [0.1, 0.2])
-    """
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self._table = torch.zeros(2, 1024, dtype=torch.float64)  # lr_s; sum of log(1 - lr_s lambda)
-
-    def __repr__(self) -> str:
-        return f"StepHistory(steps={self.steps})"
-
-    def append(self, lr: float, *, weight_decay: float) -> None:
-        """Add the next step.
-
-        Raises:
-            ValueError: as `check_rate`.
-        """
-        check_rate(lr, weight_decay)
-        self.steps += 1
-        if self.steps == self._table.shape[1]:
-            self._table = torch.cat([self._table, torch.zeros_like(self._table)], dim=1)
-        before = float(self._table[1, self.steps - 1])
-        self._table[0, self.steps] = lr
-        self._table[1, self.steps] = before + math.log1p(-lr * weight_decay)
-
-    def lr(self, step: Tensor) -> Tensor:
-        """Return the learning rate of each of `step`, float64."""
-        return self._table[0][step]
-
-    def log_decay(self, first: Tensor) -> Tensor:
-        """Return sum_s log(1 - lr_s lambda) over all steps after `first`, float64."""
-        return self._table[1, self.steps] - self._table[1][first]
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the history, float64 [2, steps + 1]."""
-        return {"table": self._table[:, : self.steps + 1].clone()}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Load a history."""
-        self.steps = state["table"].shape[1] - 1
-        table = torch.zeros(2, self.steps + 1024, dtype=torch.float64)
-        table[:, : self.steps + 1] = state["table"]
-        self._table = table
-
-
 class LazyOptimizer(torch.optim.Optimizer, ABC):
     """Base class: updates the rows of a batch; other rows replay the step when next read.
 
-    Its one parameter group has the rows of the last batch, `lr` and `weight_decay`, so that
-    schedulers, `GradScaler` and `clip_grad_norm_` work as with any optimizer. A step without a
-    gradient is a zero-gradient step of all rows. A step that a `GradScaler` skips does not count.
+    Its one parameter group has the rows of the last batch and the settings, so that schedulers,
+    `GradScaler` and `clip_grad_norm_` work as with any optimizer. `lr` and `weight_decay` may
+    change at every step; the others may not, because the missed steps are taken with them later. A
+    step without a gradient is a zero-gradient step of all rows. A step that a `GradScaler` skips
+    does not count.
+
+    Args:
+        head: the head whose rows are optimized.
+        lr: learning rate.
+        weight_decay: decoupled weight decay.
+        update: replay missed steps exactly, or estimate them at each visit as in the paper.
+        gap: for `estimated`, steps between two visits of a row; by default n / b of each batch.
+        constants: the settings that stay as they are, such as `betas`.
 
     Raises:
         ValueError: a setting is out of its range, or the head has an optimizer already.
@@ -114,17 +66,15 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
         (True, 0.001)
     """
 
-    decay: float
-    """Factor of the momentum term at a zero-gradient step."""
-
     def __init__(
         self,
-        head: "PerExampleHead",
-        lr: float = 1e-3,
+        head: PerExampleHead,
+        lr: float,
         *,
-        weight_decay: float = WEIGHT_DECAY,
-        update: Update = "exact",
-        gap: int | None = None,
+        weight_decay: float,
+        update: Update,
+        gap: int | None,
+        constants: Mapping[str, Any],
     ) -> None:
         check_name("update", update, get_args(Update))
         check_rate(float(lr), float(weight_decay))
@@ -134,20 +84,34 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
                 "its param_groups, or make a new head"
             )
         self.head, self.update, self.gap = head, update, gap
-        super().__init__(head.batch_rows, {"lr": lr, "weight_decay": weight_decay})
+        self._constants = tuple(constants)
+        super().__init__(head.batch_rows, {"lr": lr, "weight_decay": weight_decay, **constants})
         self.param_groups[0]["params"] = head.batch_rows  # the list, which each batch changes
         head.optimizer = self
+        head.catch_up = self.catch_up if update == "exact" else None
+
+    @property
+    @abstractmethod
+    def decay(self) -> float:
+        """Factor of the momentum term at a zero-gradient step."""
 
     def horizon(self, dtype: torch.dtype) -> int:
         """Return the number of zero-gradient steps after which momentum is below rounding."""
         if self.decay == 0:
             return 0
+        # The terms after the K-th are about decay^K of the whole sum: an eighth of its rounding.
         return math.ceil(math.log(torch.finfo(dtype).eps / 8) / math.log(self.decay))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to copy, including the head, which torch leaves out."""
         # Without the `step` of a scheduler, which is bound to this instance.
         return {name: value for name, value in self.__dict__.items() if name != "step"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Load a state; one that was saved without the constants has those of this optimizer."""
+        super().__setstate__(state)
+        for name in self._constants:
+            self.defaults[name] = self.param_groups[0].setdefault(name, self.defaults[name])
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the rows of the last batch, and record the step for the others.
@@ -156,8 +120,8 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
             The result of `closure`, if there is one.
 
         Raises:
-            ValueError: `lr` or `weight_decay` is out of range, or the gradient came after the step
-                of its batch.
+            ValueError: `lr` or `weight_decay` is out of range, another setting changed, or the
+                gradient came after the step of its batch.
         """
         loss = None
         if closure is not None:
@@ -165,7 +129,9 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
                 loss = closure()
         (group,) = self.param_groups
         lr, weight_decay = float(group["lr"]), float(group["weight_decay"])
-        check_rate(lr, weight_decay)  # first, because the batch is used up then
+        # First, because the batch is used up then.
+        check_rate(lr, weight_decay)
+        self._check_constants()
         batch = self.head.take_batch()
         self.head.history.append(lr, weight_decay=weight_decay)
         if batch is not None:
@@ -183,6 +149,17 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
         """Remove the gradient of the last batch."""
         super().zero_grad(set_to_none=True)
         self.head.step_pending = False
+
+    def _check_constants(self) -> None:
+        """Check that what the missed steps of rows are taken with did not change."""
+        for name in self._constants:
+            was, now = self.defaults[name], self.param_groups[0][name]
+            if now != was:
+                raise ValueError(
+                    f"{name} of {type(self).__name__} was {was} and is now {now}, but rows take "
+                    "the steps that they missed with one value: leave it, in a OneCycleLR by "
+                    "cycle_momentum=False"
+                )
 
     @abstractmethod
     def catch_up(self, state: RowState) -> RowState:

@@ -21,7 +21,7 @@ Source: S-DIET (2025), section 5.2.2, equations 6 and 7, of which the second pri
 before the sum.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 from annotated_types import Ge
@@ -30,13 +30,8 @@ from torch import Tensor
 from widefield.core.batch import checked
 from widefield.core.transfer import to_device
 from widefield.head.lazy_optimizer import WEIGHT_DECAY, LazyOptimizer, Update, decayed_powers
+from widefield.head.per_example_head import PerExampleHead
 from widefield.head.storage.base import RowState
-
-if TYPE_CHECKING:
-    from widefield.head.per_example_head import PerExampleHead
-
-MOMENTUM = 0.9
-"""Default momentum."""
 
 
 class LazySGD(LazyOptimizer):
@@ -69,35 +64,47 @@ class LazySGD(LazyOptimizer):
     @checked
     def __init__(
         self,
-        head: "PerExampleHead",
+        head: PerExampleHead,
         lr: float = 1e-3,
         *,
-        momentum: float = MOMENTUM,
+        momentum: float = 0.9,
         weight_decay: float = WEIGHT_DECAY,
         update: Update = "exact",
         gap: Annotated[int | None, Ge(1)] = None,
     ) -> None:
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum must be at least 0 and below 1, got {momentum:g}")
-        super().__init__(head, lr, weight_decay=weight_decay, update=update, gap=gap)
-        self.momentum = self.decay = momentum
+        super().__init__(
+            head,
+            lr,
+            weight_decay=weight_decay,
+            update=update,
+            gap=gap,
+            constants={"momentum": momentum},
+        )
+
+    @property
+    def decay(self) -> float:
+        """Factor of m at a zero-gradient step."""
+        return float(self.param_groups[0]["momentum"])
 
     def catch_up(self, state: RowState) -> RowState:
         """Take the zero-gradient steps after `last` of every row, in closed form."""
-        history = self.head.history
+        history, momentum = self.head.history, self.decay
         gap = history.steps - state.last
         assert int(gap.min()) >= 0, "a row cannot be taken back in time"
         scalars = torch.stack(
             [
                 history.log_decay(state.last).exp(),
                 self._momentum_sum(state.last, min(int(gap.max()), self.horizon(state.row.dtype))),
-                self.momentum ** gap.double(),
+                momentum ** gap.double(),
             ],
             dim=1,
         )
         # In one transfer, and of the rows' own type.
         scalars = to_device(scalars.to(state.row.dtype), state.row.device)
         decay, momentum_sum, fade = torch.split(scalars, 1, dim=1)
+        # row_k = prod (1 - lr lambda) row - (sum of the missed momentum steps) m
         row = decay * state.row - momentum_sum * state.m
         return RowState(row, fade * state.m, state.v, torch.full_like(state.last, history.steps))
 
@@ -106,15 +113,16 @@ class LazySGD(LazyOptimizer):
         history = self.head.history
         i = torch.arange(1, terms + 1)[:, None]
         is_missed = last + i <= history.steps
+        # sum_i prod_{r>s} (1 - lr_r lambda) lr_s momentum^i with s = last + i
         s = torch.where(is_missed, last + i, history.steps)
         shrink = history.log_decay(s).exp()
-        return (is_missed * shrink * history.lr(s) * self.momentum ** i.double()).sum(0)
+        return (is_missed * shrink * history.lr(s) * self.decay ** i.double()).sum(0)
 
     def gradient_step(
         self, state: RowState, grad: Tensor, lr: float, weight_decay: float
     ) -> RowState:
         """Take the current step with gradient `grad` [b, m] from rows that have caught up."""
-        m = self.momentum * state.m + grad
+        m = self.decay * state.m + grad
         row = (1 - lr * weight_decay) * state.row - lr * m
         return RowState(row, m, state.v, torch.full_like(state.last, self.head.history.steps))
 
@@ -128,6 +136,7 @@ class LazySGD(LazyOptimizer):
         """
         a, k = 1 - lr * weight_decay, gap - 1
         after = self.gradient_step(state, grad, lr, weight_decay)
-        scale = lr * self.momentum * decayed_powers(a, self.momentum, k)
+        momentum = self.decay
+        scale = lr * momentum * decayed_powers(a, momentum, k)
         row = a**k * after.row - scale * after.m
-        return RowState(row, self.momentum**k * after.m, state.v, after.last)
+        return RowState(row, momentum**k * after.m, state.v, after.last)

@@ -14,7 +14,7 @@ from widefield.core.gather import gather, over_world
 from widefield.core.names import check_name
 from widefield.core.precision import at_least_float32
 from widefield.core.transfer import to_device
-from widefield.head.lazy_optimizer import LazyOptimizer, StepHistory
+from widefield.head.history import StepHistory
 from widefield.head.losses import decoupled_contrast
 from widefield.head.storage.base import RowState, Storage
 from widefield.head.storage.memory import MemoryStorage
@@ -92,8 +92,10 @@ class PerExampleHead(nn.Module):
         self.gather_distributed = gather_distributed
         self.storage = storage
         self.history = StepHistory()
-        self.optimizer: LazyOptimizer | None = None
+        self.optimizer: torch.optim.Optimizer | None = None
         """Optimizer of the rows, once there is one."""
+        self.catch_up: Callable[[RowState], RowState] | None = None
+        """Takes the steps that rows missed; the optimizer sets it, unless it estimates them."""
         self.frozen = False
         """While set, losses are computed without an optimizer step after them."""
         self.row_norm = torch.zeros(())
@@ -175,8 +177,8 @@ class PerExampleHead(nn.Module):
         if self._read is None or not torch.equal(self._read[0], index):
             state = self.storage.read(index)
             is_new = state.last == 0
-            if self.optimizer is not None and self.optimizer.update == "exact":
-                state = self.optimizer.catch_up(state)
+            if self.catch_up is not None:
+                state = self.catch_up(state)
             self._read = (index, state, is_new)
         return self._read[1:]
 

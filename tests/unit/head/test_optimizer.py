@@ -103,10 +103,11 @@ def test_under_a_scheduler_every_row_stands_where_a_dense_adamw_has_it(
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 999), steps=st.integers(1, 60))
 def test_the_head_equals_a_dense_adamw_under_rates_nobody_knew(seed: int, steps: int) -> None:
-    """Rates and decays are drawn as training goes; some steps are taken without the head."""
+    """Rates and decays are drawn as training goes, some steps taken without the head, any betas."""
     generator = torch.Generator().manual_seed(seed)
     head, rows = double_head(), dense_rows()
-    lazy, dense = LazyAdamW(head), torch.optim.AdamW([rows])
+    betas = (0.2 + 0.7 * seed / 999, 0.999 - 0.1 * seed / 999)
+    lazy, dense = LazyAdamW(head, betas=betas), torch.optim.AdamW([rows], betas=betas)
     for step in range(steps):
         z, index = draw(BATCH, DIM, seed=seed + step), batch(seed + step)
         rate, decay, missed = torch.rand(3, generator=generator).tolist()
@@ -180,8 +181,10 @@ def test_it_is_an_optimizer_of_torch_with_one_group(kind: type[LazyOptimizer]) -
     assert isinstance(optimizer, torch.optim.Optimizer)
     (group,) = optimizer.param_groups
     assert (group["lr"], group["weight_decay"]) == (0.1, 0.02)
-    assert repr(optimizer) == (
-        f"{kind.__name__} (\nParameter Group 0\n    lr: 0.1\n    weight_decay: 0.02\n)"
+    own = {"betas", "eps", "bias_correction"} if kind is LazyAdamW else {"momentum"}
+    assert group.keys() == {"params", "lr", "weight_decay", *own}
+    assert all(
+        f"    {name}: {group[name]}\n" in repr(optimizer) for name in group.keys() - {"params"}
     )
     head(draw(BATCH, DIM).float(), batch(0)).backward()
     (rows,) = group["params"]
@@ -261,12 +264,44 @@ def test_a_rate_that_no_step_can_have_gets_one_line(
     torch.testing.assert_close(head.state_dict(), before, rtol=0, atol=0)
 
 
+@BOTH
+def test_what_missed_steps_are_taken_with_cannot_change(kind: type[LazyOptimizer]) -> None:
+    """OneCycleLR would change the momentum as well; the rows are then left as they were."""
+    head = double_head()
+    optimizer = kind(head)
+    OneCycleLR(optimizer, max_lr=0.1, total_steps=STEPS)
+    head(draw(BATCH, DIM), batch(0)).backward()
+    before = copy.deepcopy(head.state_dict())
+    with pytest.raises(ValueError, match=r"is now .*0\.95.*cycle_momentum=False"):
+        optimizer.step()
+    torch.testing.assert_close(head.state_dict(), before, rtol=0, atol=0)
+
+
+@BOTH
+def test_a_state_without_the_constants_takes_those_of_the_optimizer(
+    kind: type[LazyOptimizer],
+) -> None:
+    """A run that began before they were in the group goes on; a later state brings its own."""
+    first, second = kind(double_head(), lr=0.3), kind(double_head())
+    state = first.state_dict()
+    for name in state["param_groups"][0].keys() - {"lr", "weight_decay", "params"}:
+        del state["param_groups"][0][name]
+    second.load_state_dict(state)
+    assert second.state_dict() == first.state_dict()
+    if kind is LazyAdamW:
+        other = LazyAdamW(double_head(), betas=(0.5, 0.9))
+        other.load_state_dict(first.state_dict())
+        other.step()
+        assert other.decay == first.decay
+
+
 def test_settings_that_do_not_fit_get_one_line() -> None:
     no_moments = MemoryStorage(N, DIM, seed=0, layout=Layout(second_moment="none"))
     taken = head_of(double_storage())
     LazyAdamW(taken)
     for make, message in (
         (lambda: LazyAdamW(taken), "has an optimizer.*change its param_groups"),
+        (lambda: LazyAdamW(head_of(double_storage()), betas=(0.9, 0.8)), "betas must be.*0.8"),
         (lambda: LazyAdamW(head_of(no_moments)), "keeps no second moments.*use LazySGD"),
         (
             lambda: LazySGD(head_of(no_moments), update="Exact"),  # type: ignore[arg-type]
