@@ -1,13 +1,15 @@
-"""Write src/widefield/config/arguments.py: every setting of a run and of its parts, as types.
+"""Write arguments.py of methods, views and config: settings by their flat names, as types.
 
     python scripts/arguments.py
 
-The file is written, not loaded, because it must be importable without torch: the command line
-reads it before it knows whether there is anything to train.
+The files are written, not computed, because type checkers read them, and the command line before
+it knows whether there is anything to train: they are importable without torch.
 """
 
 import dataclasses
+import re
 import typing
+from collections.abc import Iterable
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal
@@ -16,24 +18,42 @@ from annotated_types import Interval
 
 from widefield.config.recipe import RUN_SETTINGS
 from widefield.config.recipes import make_recipe
-from widefield.core.settings import describe
+from widefield.core.settings import Settings, describe
 from widefield.core.validation import kinds
 from widefield.encoders import EncoderSettings
 from widefield.methods import METHODS
 from widefield.views import VIEWS
 
-TARGET = Path(__file__).parents[1] / "src" / "widefield" / "config" / "arguments.py"
+SOURCE = Path(__file__).parents[1] / "src" / "widefield"
 
-HEADER = '''"""Every setting of a run, its method, its views and its encoder, by its flat name.
+PARTS = '''"""Every setting of the {what}, by its flat name.
+
+Written by scripts/arguments.py from the settings themselves.
+"""
+
+from typing import Annotated, Literal, TypedDict
+
+from annotated_types import {limits}
+
+
+class {name}(TypedDict, total=False):
+    """Settings of {what} as keyword arguments."""
+
+'''
+
+RECIPE = '''"""Every setting of a run, its method, its views and its encoder, by its flat name.
 
 Written by scripts/arguments.py from the settings themselves; importing it imports nothing of them.
 """
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from annotated_types import Ge, Gt, Interval, Le, Lt
+from annotated_types import {limits}
+
+from widefield.methods.arguments import MethodArguments
+from widefield.views.arguments import ViewArguments
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -43,7 +63,7 @@ if TYPE_CHECKING:
     from widefield.views import ViewSettings
 
 
-class RecipeArguments(TypedDict, total=False):
+class RecipeArguments(MethodArguments, ViewArguments, total=False):
     """Keyword arguments of `widefield.pretrain` and options of `widefield pretrain`."""
 
     method: "str | MethodConfig"
@@ -54,19 +74,25 @@ class RecipeArguments(TypedDict, total=False):
 '''
 
 
-def flat_hints() -> dict[str, list[Any]]:
-    """Return the types that each flat setting has, over all methods and views."""
-    described = describe(make_recipe())
-    encoder = describe(EncoderSettings()).values()
-    hints: dict[str, list[Any]] = {s.name: [s.hint] for s in encoder if s.name != "name"}
-    hints |= {name: [described[name].hint] for name in RUN_SETTINGS if name != "init"}
-    parts = [settings() for settings in METHODS.values()]
-    parts += [policy.settings() for policy in VIEWS.values()]
+def hints_of_parts(parts: Iterable[Settings]) -> dict[str, list[Any]]:
+    """Return the types that each flat setting has, over all methods or views.
+
+    Teachers are left out, because a run takes other values than the method.
+    """
+    hints: dict[str, list[Any]] = {}
     for part in parts:
         for setting in describe(part).values():
             if setting.name != "teacher" and setting.hint not in hints.setdefault(setting.name, []):
                 hints[setting.name].append(setting.hint)
-    return hints
+    return {name: found for name, found in hints.items() if found}
+
+
+def hints_of_run() -> dict[str, list[Any]]:
+    """Return the type of each flat setting of encoder and run."""
+    described = describe(make_recipe())
+    encoder = describe(EncoderSettings()).values()
+    hints: dict[str, list[Any]] = {s.name: [s.hint] for s in encoder if s.name != "name"}
+    return hints | {name: [described[name].hint] for name in RUN_SETTINGS if name != "init"}
 
 
 def union(hints: list[Any]) -> str:
@@ -102,14 +128,42 @@ def written(hint: Any) -> str:
     return hint.__name__ if isinstance(hint, type) else str(hint)
 
 
-def source() -> str:
-    """Return the text of the file."""
-    lines = [f"    {name}: {union(hints)}\n" for name, hints in flat_hints().items()]
+def filled(header: str, hints: dict[str, list[Any]], **names: str) -> str:
+    """Return a file: its header with the limits that it imports, and a line for each setting."""
+    lines = "".join(f"    {name}: {union(found)}\n" for name, found in hints.items())
+    limits = sorted(set(re.findall(r"\b(Ge|Gt|Interval|Le|Lt)\(", lines)))
+    return header.format(limits=", ".join(limits), **names) + lines
+
+
+def of_methods() -> str:
+    """Return the text of the file of the methods."""
+    hints = hints_of_parts(settings() for settings in METHODS.values())
+    return filled(PARTS, hints, what="methods", name="MethodArguments")
+
+
+def of_views() -> str:
+    """Return the text of the file of the views."""
+    hints = hints_of_parts(policy.settings() for policy in VIEWS.values())
+    return filled(PARTS, hints, what="view policies", name="ViewArguments")
+
+
+def of_recipes() -> str:
+    """Return the text of the file of a whole run."""
+    lines = []
     names = {"METHOD_NAMES": METHODS, "VIEW_NAMES": VIEWS}
     for name, words in names.items():
         lines += [f"\n\n{name} = (\n", *(f'    "{word}",\n' for word in words), ")\n"]
-    return HEADER + "".join(lines)
+    return filled(RECIPE, hints_of_run()) + "".join(lines)
+
+
+FILES = {
+    "methods/arguments.py": of_methods,
+    "views/arguments.py": of_views,
+    "config/arguments.py": of_recipes,
+}
+"""Each file, and its text."""
 
 
 if __name__ == "__main__":
-    TARGET.write_text(source())
+    for path, text in FILES.items():
+        (SOURCE / path).write_text(text())

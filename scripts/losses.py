@@ -45,8 +45,8 @@ def losses_of(module: ModuleType) -> list[str]:
 
 def source() -> str:
     """Return the text of the file."""
-    modules = [import_module(settings.__module__) for settings in METHODS.values()]
-    modules.append(widefield.head.losses)
+    names = dict.fromkeys(settings.__module__ for settings in METHODS.values())
+    modules = [*map(import_module, names), widefield.head.losses]
     found = sorted((name, m.__name__) for m in modules for name in losses_of(m))
     by_module = sorted(found, key=lambda pair: (pair[1], pair[0]))
     imports = [f"from {module} import {name} as {name}\n" for name, module in by_module]

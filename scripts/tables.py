@@ -86,7 +86,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 """Every part of a page that is written, by the name in its markers."""
 
 FILES: dict[str, Callable[[], str]] = {
-    "src/widefield/config/arguments.py": arguments.source,
+    **{f"src/widefield/{path}": text for path, text in arguments.FILES.items()},
     "src/widefield/losses.py": losses.source,
     "docs/studies.md": studies_page.text,
     "docs/api.txt": api.text,

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -269,6 +269,40 @@ def test_an_encoder_loads_without_the_readers_of_weights() -> None:
         "assert not found, f'a training step would load {found}: import it where it is used'"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+STEP = ("train/model.py", "train/step.py", "methods/simclr.py")
+"""A step of the default objective of two views, from which a newcomer reads on."""
+
+
+def closure(starts: Iterable[str]) -> set[str]:
+    """Return the files that some files import when they run, and what these import in turn."""
+    found, todo = set[str](), list(starts)
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            names = imports(modules()[name], at_run_time=True)
+            todo += {file for each in names for file in files_of(each)}
+    return found
+
+
+def files_of(name: str) -> list[str]:
+    """Return the file of the module that a full name is, or is in; none of other packages."""
+    parts = name.split(".")[1:] if name.startswith("widefield.") else []
+    modules_of = ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    files = [f"{module}{end}" for module in modules_of for end in (".py", "/__init__.py")]
+    return [file for file in files if file in modules()][:1]
+
+
+def test_a_step_is_read_in_an_hour() -> None:
+    lines = {name: (SOURCE / name).read_text().count("\n") for name in sorted(closure(STEP))}
+    too_much = len(lines) > 24 or sum(lines.values()) > 2600
+    assert not too_much, (
+        "A newcomer reads what a step imports: import types under TYPE_CHECKING, and write what a "
+        f"step does not need in a file of its own ({len(lines)} files, {sum(lines.values())} "
+        f"lines: {lines})"
+    )
 
 
 IMPORTING = """

@@ -74,11 +74,23 @@ def _compared() -> set[str]:
 def losses() -> str:
     """Return the loss functions of each method with their equations, from their docstrings."""
     parts = []
-    for name, kind in METHODS.items():
-        module = sys.modules[kind.__module__]
-        functions = [f for f in vars(module).values() if _is_loss(f) and _equation(f)]
-        parts += [f"**`{name}`**, `{f.__name__}`. {_equation(f)}" for f in functions]
+    for module, names in _modules().items():
+        functions = vars(sys.modules[module]).values()
+        title = ", ".join(f"`{name}`" for name in names)
+        parts += [
+            f"**{title}**, `{f.__name__}`. {_equation(f)}"
+            for f in functions
+            if _is_loss(f) and _equation(f)
+        ]
     return "\n\n".join(parts)
+
+
+def _modules() -> dict[str, list[str]]:
+    """Return the methods of each module: most have one, DIET's has both of its losses."""
+    modules: dict[str, list[str]] = {}
+    for name, kind in METHODS.items():
+        modules.setdefault(kind.__module__, []).append(name)
+    return modules
 
 
 def _is_loss(value: Any) -> bool:
@@ -103,8 +115,9 @@ def _path(settings: type[MethodConfig]) -> str:
 
 
 def _summary(settings: type[MethodConfig]) -> str:
-    """Return the first line of the method's file, which begins with its title."""
-    text = sys.modules[settings.__module__].__doc__ or ""
+    """Return the first line of the method's file, or of its class where the file has several."""
+    several = len(_modules()[settings.__module__]) > 1
+    text = (settings.method_class if several else sys.modules[settings.__module__]).__doc__ or ""
     return text.splitlines()[0].removesuffix(".")
 
 

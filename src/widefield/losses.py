@@ -19,7 +19,7 @@ from widefield.methods.barlow_twins import barlow_twins as barlow_twins
 from widefield.methods.byol import prediction_error as prediction_error
 from widefield.methods.dcl import dcl as dcl
 from widefield.methods.diet import index_cross_entropy as index_cross_entropy
-from widefield.methods.diet_mse import one_hot_error as one_hot_error
+from widefield.methods.diet import one_hot_error as one_hot_error
 from widefield.methods.distill import feature_cosine as feature_cosine
 from widefield.methods.infonce import infonce as infonce
 from widefield.methods.infonce import symmetric_infonce as symmetric_infonce

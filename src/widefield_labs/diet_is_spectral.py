@@ -27,7 +27,7 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from widefield.core.validation import require
-from widefield.methods.diet_mse import one_hot_error
+from widefield.methods.diet import one_hot_error
 from widefield.methods.spectral import spectral_contrastive
 from widefield_labs.lab import Lab, Scale, at_scale, first_line
 from widefield_labs.result import Arrays, Check, at_least, at_most

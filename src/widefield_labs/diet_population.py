@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from widefield.methods.diet_mse import one_hot_error
+from widefield.methods.diet import one_hot_error
 from widefield_labs.result import Arrays
 
 CLASSES, EXAMPLES, AMBIENT = 2, 8, 16

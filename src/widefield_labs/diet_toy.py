@@ -36,7 +36,7 @@ from torch import Generator
 from torch.nn import functional
 
 from widefield.core.validation import require
-from widefield.methods.diet_mse import one_hot_error
+from widefield.methods.diet import one_hot_error
 from widefield_labs.diet_population import (
     AMBIENT,
     CLASSES,

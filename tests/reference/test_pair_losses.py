@@ -18,7 +18,7 @@ from widefield.methods.alpha_cl import (
 )
 from widefield.methods.barlow_twins import barlow_twins
 from widefield.methods.byol import BYOL, Directions, prediction_error
-from widefield.methods.diet_mse import DietMSE, one_hot_error
+from widefield.methods.diet import DietMSE, one_hot_error
 from widefield.methods.infonce import infonce, symmetric_infonce
 from widefield.methods.moco import MoCo, queue_cross_entropy
 from widefield.methods.simsiam import SimSiam, negative_cosine

@@ -11,8 +11,7 @@ import torch.nn.functional as F
 import widefield_labs as labs
 from widefield.head.lazy_adamw import LazyAdamW
 from widefield.methods.alpha_cl import alpha_cl, pair_importance
-from widefield.methods.diet import index_cross_entropy
-from widefield.methods.diet_mse import one_hot_error
+from widefield.methods.diet import index_cross_entropy, one_hot_error
 from widefield.methods.infonce import infonce
 from widefield.methods.spectral import spectral_contrastive
 from widefield_labs import (

@@ -5,9 +5,12 @@ Written by scripts/arguments.py from the settings themselves; importing it impor
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from annotated_types import Ge, Gt, Interval, Le, Lt
+from annotated_types import Ge, Gt, Le, Lt
+
+from widefield.methods.arguments import MethodArguments
+from widefield.views.arguments import ViewArguments
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from widefield.views import ViewSettings
 
 
-class RecipeArguments(TypedDict, total=False):
+class RecipeArguments(MethodArguments, ViewArguments, total=False):
     """Keyword arguments of `widefield.pretrain` and options of `widefield pretrain`."""
 
     method: "str | MethodConfig"
@@ -56,50 +59,6 @@ class RecipeArguments(TypedDict, total=False):
     checkpoint_minutes: Annotated[float, Gt(0)]
     metrics_every: Annotated[int, Ge(1)]
     health_every: Annotated[int, Ge(1)]
-    lr: Annotated[float, Gt(0)]
-    projector_layers: Annotated[int, Ge(0)]
-    projector_width: Annotated[int, Ge(1)]
-    projector_dim: Annotated[int, Ge(1)]
-    projector_batch_norm: bool
-    gather_distributed: bool
-    head_lr_scale: Annotated[float, Gt(0)]
-    head_init: Literal["embedding", "random"]
-    head_optimizer: Literal["adamw", "sgd"]
-    head_update: Literal["exact", "estimated"]
-    head_storage: Literal["auto", "device", "host", "disk"]
-    head_moments: Literal["float32", "bf16"]
-    head_second_moment: Literal["element", "row"]
-    logit_scale: Annotated[float | None, Gt(0)]
-    cross_entropy_weight: Annotated[float | None, Gt(0)]
-    label_smoothing: Annotated[float, Interval(ge=0, lt=1)]
-    normalize: bool
-    temperature: Annotated[float, Gt(0)]
-    loss: Literal["nt-xent", "one-sided"]
-    eps: Annotated[float, Ge(0)]
-    pair_importance: Literal["quadratic", "infonce", "gaussian", "inverse"]
-    off_diagonal_weight: Annotated[float, Gt(0)]
-    invariance_weight: Annotated[float, Gt(0)]
-    variance_weight: Annotated[float, Gt(0)]
-    cov_weight: Annotated[float, Gt(0)]
-    local_weight: Annotated[float, Ge(0)]
-    sigreg_weight: Annotated[float, Interval(gt=0, lt=1)]
-    slices: Annotated[int, Ge(1)]
-    ema_decay: Annotated[float, Interval(ge=0, le=1)]
-    queue_size: Annotated[int, Ge(1)]
-    predictor_width: Annotated[int, Ge(1)]
-    directions: Literal["both", "one"]
-    cutout_size: Annotated[float, Gt(0), Le(1)]
-    noise_std: Annotated[float, Gt(0)]
-    viewmaker_budget: Annotated[float, Gt(0)]
-    viewmaker_shape: Literal["sphere", "ball"]
-    viewmaker_clamp: bool
-    viewmaker_lr: Annotated[float, Gt(0)]
-    attack_budget: Annotated[float, Gt(0)]
-    attack_steps: Annotated[int, Ge(1)]
-    jitter_std: Annotated[float, Gt(0)]
-    scale_spread: Annotated[float, Gt(0)]
-    time_mask: Annotated[float, Gt(0), Le(1)]
-    channel_drop: Annotated[float, Ge(0), Le(1)]
 
 
 METHOD_NAMES = (

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 import torch
 from annotated_types import Gt
@@ -13,7 +13,7 @@ from widefield.core.batch import ContrastedRows, Rows, Shape, checked
 from widefield.core.names import check_name
 from widefield.core.precision import full_precision
 from widefield.methods.infonce import half_squared_distances
-from widefield.methods.pair import PairConfig, PairLoss
+from widefield.methods.pair import Compare, PairConfig, PairMethod
 from widefield.methods.projector import ProjectorConfig
 
 PairImportance = Literal["quadratic", "infonce", "gaussian", "inverse"]
@@ -118,7 +118,25 @@ def symmetric_alpha_cl(
     return (alpha_cl(f1, f2, importance(f1)) + alpha_cl(f2, f1, importance(f2))) / 2
 
 
-class AlphaCL(PairLoss):
+@dataclass(frozen=True, kw_only=True)
+class AlphaCLConfig(PairConfig):
+    """Settings of `AlphaCL`."""
+
+    name: ClassVar[str] = "alpha-cl"
+
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
+    """The projection head."""
+    temperature: Annotated[float, Gt(0)] = 0.1
+    """Temperature of the pair importance."""
+    pair_importance: PairImportance = "infonce"
+    """How much each pair of examples counts."""
+
+    def pair_loss(self) -> Compare:
+        """Return the loss with these settings."""
+        return partial(symmetric_alpha_cl, kind=self.pair_importance, temperature=self.temperature)
+
+
+class AlphaCL(PairMethod[AlphaCLConfig]):
     """alpha-CL on the unit sphere, each view the anchor in turn.
 
     Example:
@@ -131,29 +149,4 @@ class AlphaCL(PairLoss):
     Source: Tian (2022), section 2.
     """
 
-    def __init__(
-        self, encoder_dim: int, config: "AlphaCLConfig | None" = None, **settings: Any
-    ) -> None:
-        config = AlphaCLConfig.of(config, settings)
-        super().__init__(
-            projector=config.projector.build(encoder_dim),
-            loss=partial(
-                symmetric_alpha_cl, kind=config.pair_importance, temperature=config.temperature
-            ),
-            gather_distributed=config.gather_distributed,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlphaCLConfig(PairConfig):
-    """Settings of `AlphaCL`."""
-
-    name: ClassVar[str] = "alpha-cl"
-    method_class = AlphaCL
-
-    projector: ProjectorConfig = ProjectorConfig(layers=2)
-    """The projection head."""
-    temperature: Annotated[float, Gt(0)] = 0.1
-    """Temperature of the pair importance."""
-    pair_importance: PairImportance = "infonce"
-    """How much each pair of examples counts."""
+    config_class = AlphaCLConfig

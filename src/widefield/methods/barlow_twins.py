@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Gt
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from widefield.core.batch import ContrastedRows, checked
 from widefield.core.precision import full_precision
-from widefield.methods.pair import PairConfig, PairLoss
+from widefield.methods.pair import Compare, PairConfig, PairMethod
 from widefield.methods.projector import ProjectorConfig
 
 
@@ -54,7 +54,23 @@ def barlow_twins(
     return on_diagonal + off_diagonal_weight * off_diagonal
 
 
-class BarlowTwins(PairLoss):
+@dataclass(frozen=True, kw_only=True)
+class BarlowTwinsConfig(PairConfig):
+    """Settings of `BarlowTwins`."""
+
+    name: ClassVar[str] = "barlow-twins"
+
+    projector: ProjectorConfig = ProjectorConfig(dim=512)
+    """The projection head."""
+    off_diagonal_weight: Annotated[float, Gt(0)] = 0.005
+    """Weight of the correlations between different dimensions; the paper's lambda."""
+
+    def pair_loss(self) -> Compare:
+        """Return the loss with these settings."""
+        return partial(barlow_twins, off_diagonal_weight=self.off_diagonal_weight)
+
+
+class BarlowTwins(PairMethod[BarlowTwinsConfig]):
     """Barlow Twins' loss on the projections of two views.
 
     Each view has batch statistics of its own, as published.
@@ -69,26 +85,5 @@ class BarlowTwins(PairLoss):
     Source: Barlow Twins (Zbontar et al. 2021).
     """
 
-    def __init__(
-        self, encoder_dim: int, config: "BarlowTwinsConfig | None" = None, **settings: Any
-    ) -> None:
-        config = BarlowTwinsConfig.of(config, settings)
-        super().__init__(
-            projector=config.projector.build(encoder_dim),
-            loss=partial(barlow_twins, off_diagonal_weight=config.off_diagonal_weight),
-            one_pass=False,
-            gather_distributed=config.gather_distributed,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class BarlowTwinsConfig(PairConfig):
-    """Settings of `BarlowTwins`."""
-
-    name: ClassVar[str] = "barlow-twins"
-    method_class = BarlowTwins
-
-    projector: ProjectorConfig = ProjectorConfig(dim=512)
-    """The projection head."""
-    off_diagonal_weight: Annotated[float, Gt(0)] = 0.005
-    """Weight of the correlations between different dimensions; the paper's lambda."""
+    config_class = BarlowTwinsConfig
+    one_pass = False

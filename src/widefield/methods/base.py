@@ -1,7 +1,7 @@
 """Base classes of all methods and of their settings."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
@@ -80,6 +80,8 @@ class Method(nn.Module, ABC):
         tensor(0.)
     """
 
+    config_class: ClassVar[type["MethodConfig"]]
+    """Its settings, if they build it as `MethodConfig.build` does."""
     view_count: int
     """Number of views of each example that a step needs: 1 for DIET, 2 for pair losses."""
     needs_labels: bool = False
@@ -92,6 +94,12 @@ class Method(nn.Module, ABC):
     """n, for methods with weights or labels of each example."""
     frozen: bool = False
     """While set, losses are computed without an optimizer step after them."""
+
+    def __init_subclass__(cls) -> None:
+        """Let the settings build the method that names them."""
+        super().__init_subclass__()
+        if "config_class" in vars(cls):
+            cls.config_class.method_class = cls
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,7 +175,7 @@ class Method(nn.Module, ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MethodConfig(Settings, ABC):
+class MethodConfig(Settings):
     """Settings of one method; the defaults are those that measured best.
 
     Example:
@@ -178,6 +186,8 @@ class MethodConfig(Settings, ABC):
 
     name: ClassVar[str]
     """Name of the method on the command line and in `run.yaml`."""
+    method_class: ClassVar[Callable[..., Method]]
+    """Class of the method, of which these are the `config_class`."""
     step_variants: ClassVar[dict[str, dict[str, Any]]] = {}
     """Settings that change the cost of a step, by name; the step benchmark measures them too."""
 
@@ -185,7 +195,7 @@ class MethodConfig(Settings, ABC):
     """Peak learning rate of encoder and projector."""
 
     @classmethod
-    def of(cls, config: Self | None, settings: Mapping[str, Any]) -> Self:
+    def of(cls, config: Self | None, settings: Mapping[str, object]) -> Self:
         """Return `config`, or the defaults, with `settings` in place of single values by flat name.
 
         Raises:
@@ -198,9 +208,9 @@ class MethodConfig(Settings, ABC):
             check_name(f"setting of {cls.name}", name, config.flat())
         return config.changed(settings)
 
-    @abstractmethod
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
+        return self.method_class(context.feature_dim, self)
 
     def placed(self, examples: int, feature_dim: int, memory: Memory) -> Self:
         """Return the settings with the storage of the head chosen; D is `feature_dim`."""

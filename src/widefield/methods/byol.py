@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,9 @@ from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodConfig
 from widefield.methods.projector import ProjectorConfig, projection_std
 from widefield.methods.target import TargetNetwork
+
+if TYPE_CHECKING:
+    from widefield.methods.arguments import MethodArguments
 
 Directions = Literal["both", "one"]
 
@@ -78,7 +81,7 @@ class BYOL(Method):
         *,
         encoder: nn.Module,
         steps: int,
-        **settings: Any,
+        **settings: "Unpack[MethodArguments]",
     ) -> None:
         super().__init__()
         check_number("steps", Positive, steps)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from widefield.core.batch import ContrastedRows, checked
 from widefield.core.precision import full_precision
-from widefield.methods.pair import PairConfig, PairLoss
+from widefield.methods.pair import Compare, PairConfig, PairMethod
 from widefield.methods.projector import ProjectorConfig
 
 
@@ -47,7 +47,25 @@ def dcl(z1: ContrastedRows, z2: ContrastedRows, *, temperature: Annotated[float,
     return (negatives.logsumexp(1) - positives).mean()
 
 
-class DCL(PairLoss):
+@dataclass(frozen=True, kw_only=True)
+class DCLConfig(PairConfig):
+    """Settings of `DCL`."""
+
+    name: ClassVar[str] = "dcl"
+
+    lr: Annotated[float, Gt(0)] = 2e-2
+    """Peak learning rate of encoder and projector."""
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
+    """The projection head."""
+    temperature: Annotated[float, Gt(0)] = 0.1
+    """Temperature of the softmax."""
+
+    def pair_loss(self) -> Compare:
+        """Return the loss with these settings."""
+        return partial(dcl, temperature=self.temperature)
+
+
+class DCL(PairMethod[DCLConfig]):
     """SimCLR without the positive pair among the negatives.
 
     Example:
@@ -60,27 +78,4 @@ class DCL(PairLoss):
     Source: Decoupled contrastive learning (Yeh et al. 2022).
     """
 
-    def __init__(
-        self, encoder_dim: int, config: "DCLConfig | None" = None, **settings: Any
-    ) -> None:
-        config = DCLConfig.of(config, settings)
-        super().__init__(
-            projector=config.projector.build(encoder_dim),
-            loss=partial(dcl, temperature=config.temperature),
-            gather_distributed=config.gather_distributed,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DCLConfig(PairConfig):
-    """Settings of `DCL`."""
-
-    name: ClassVar[str] = "dcl"
-    method_class = DCL
-
-    lr: Annotated[float, Gt(0)] = 2e-2
-    """Peak learning rate of encoder and projector."""
-    projector: ProjectorConfig = ProjectorConfig(layers=2)
-    """The projection head."""
-    temperature: Annotated[float, Gt(0)] = 0.1
-    """Temperature of the softmax."""
+    config_class = DCLConfig

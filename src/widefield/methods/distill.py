@@ -1,7 +1,7 @@
 """Distillation: predict the features of frozen teachers, computed once for each example."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,9 @@ from widefield.core.types import Loss
 from widefield.head import initial_rows
 from widefield.methods.base import BuildContext, Method, MethodConfig
 from widefield.methods.projector import ProjectorConfig
+
+if TYPE_CHECKING:
+    from widefield.methods.arguments import MethodArguments
 
 
 @checked
@@ -88,7 +91,7 @@ class Distill(Method):
         *,
         examples: int,
         targets: NDArray[Any] | None = None,
-        **settings: Any,
+        **settings: "Unpack[MethodArguments]",
     ) -> None:
         super().__init__()
         config = DistillConfig.of(config, settings)

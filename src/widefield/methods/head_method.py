@@ -1,8 +1,9 @@
 """Base class of the methods with a per-example head."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Generic, Literal, Self, TypeVar, Unpack
 
 import torch
 from annotated_types import Gt
@@ -24,99 +25,10 @@ from widefield.head import (
 )
 from widefield.head.lazy_optimizer import WEIGHT_DECAY
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairConfig
+from widefield.methods.pair import ProjectionConfig
 
-
-class HeadMethod(Method):
-    """A loss of the projections of one view against the b rows of the batch alone.
-
-    A second view, if there is one, is encoded without gradient and compared with the first.
-
-    Args:
-        encoder_dim: D, the encoder's output width.
-        config: settings of projector and head.
-        examples: n.
-        loss: compares z [b, m] with rows [b, m], and with a second view's z where there is one.
-        normalize: put features on the unit sphere.
-        context: the run, which decides where the rows are stored and their weight decay; by
-            default they are in memory.
-        view_count: 1, or 2 for a loss that takes a second view.
-
-    The training loop has to call `head.optimizer.step()` too.
-
-    Example:
-        >>> from widefield.methods import SDiet
-        >>> method = SDiet(encoder_dim=8, examples=100)
-        >>> isinstance(method, HeadMethod), method.head.examples
-        (True, 100)
-
-    Source: S-DIET (2025), section 5.
-    """
-
-    def __init__(
-        self,
-        encoder_dim: int,
-        config: "HeadMethodConfig",
-        *,
-        examples: int,
-        loss: Callable[..., Tensor],
-        normalize: bool,
-        context: BuildContext | None,
-        view_count: int = 1,
-    ) -> None:
-        super().__init__()
-        check_number("examples", Positive, examples)
-        self.view_count = view_count
-        self.projector = config.projector.build(encoder_dim)  # first, because it checks the memory
-        dim, rows = config.projector.out_dim(encoder_dim), config.head
-        device = torch.device("cpu") if context is None else context.device
-        self.layout = rows.layout
-        self.place = select_device_kind(rows.storage, examples, dim, Memory.of(device), rows.layout)
-        self.head = PerExampleHead(
-            examples,
-            dim,
-            loss=loss,
-            normalize=normalize,
-            init=rows.init,
-            gather_distributed=config.gather_distributed,
-            storage=choose_storage(
-                self.place,
-                examples,
-                dim,
-                seed=0 if context is None else context.seed,
-                device=device,
-                folder=None if context is None else context.folder,
-                shard=WHOLE if context is None else context.shard,
-                layout=rows.layout,
-            ),
-        )
-        optimizer = (LazySGD if rows.optimizer == "sgd" else LazyAdamW)(
-            self.head,
-            lr=rows.lr_scale * config.lr,
-            weight_decay=WEIGHT_DECAY if context is None else context.weight_decay,
-            update=rows.update,
-            gap=None if context is None else max(1, round(examples / context.batch_size)),
-        )
-        optimizer.param_groups[0]["lr_scale"] = rows.lr_scale
-
-    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Return the loss of the first view against the rows of the batch, and the second view."""
-        self.head.frozen = self.frozen
-        z, second = self.projector(encoder(views[0])), None
-        if len(views) > 1:
-            with torch.no_grad():
-                second = self.projector(encoder(views[1]))
-        total = self.head(z, index, second)
-        return Loss(total, {"row_norm": self.head.row_norm})
-
-    def memory(self, examples: int) -> dict[str, Part]:
-        """Return the bytes of the rows and of their moments."""
-        dim = self.head.storage.dim
-        rows, all_bytes = 4 * dim, self.layout.row_bytes(dim)
-        return {
-            "head": Part(bytes=examples * rows, place=self.place),
-            "moments": Part(bytes=examples * (all_bytes - rows), place=self.place),
-        }
+if TYPE_CHECKING:
+    from widefield.methods.arguments import MethodArguments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,8 +79,8 @@ class HeadConfig(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadMethodConfig(PairConfig):
-    """Settings of all methods with a per-example head.
+class HeadMethodConfig(ProjectionConfig, ABC):
+    """Settings of a method with a per-example head, which say what its loss is.
 
     Example:
         >>> from widefield.methods import SDietConfig
@@ -178,6 +90,15 @@ class HeadMethodConfig(PairConfig):
 
     head: HeadConfig = HeadConfig()
     """The rows of the per-example head."""
+
+    @abstractmethod
+    def head_loss(self) -> Callable[..., Tensor]:
+        """Return the loss of z [b, m], rows [b, m], and a second view's z where there is one."""
+
+    @property
+    def on_sphere(self) -> bool:
+        """Whether features are put on the unit sphere."""
+        return True
 
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
@@ -189,3 +110,97 @@ class HeadMethodConfig(PairConfig):
         """Return the settings with the storage of the rows."""
         dim = self.projector.out_dim(feature_dim)
         return replace(self, head=self.head.placed(examples, dim, memory))
+
+
+Config = TypeVar("Config", bound=HeadMethodConfig)
+
+
+class HeadMethod(Method, Generic[Config]):
+    """A loss of the projections of one view against the b rows of the batch alone.
+
+    A second view, if there is one, is encoded without gradient and compared with the first.
+
+    Args:
+        encoder_dim: D, the encoder's output width.
+        config: settings, by default the measured ones.
+        examples: n.
+        context: the run, which decides where the rows are stored and their weight decay; by
+            default they are in memory.
+        **settings: single settings to replace, by name.
+
+    The training loop has to call `head.optimizer.step()` too.
+
+    Example:
+        >>> from widefield.methods import SDiet
+        >>> method = SDiet(encoder_dim=8, examples=100)
+        >>> isinstance(method, HeadMethod), method.head.examples
+        (True, 100)
+
+    Source: S-DIET (2025), section 5.
+    """
+
+    config_class: ClassVar[type[HeadMethodConfig]]
+    view_count = 1
+
+    def __init__(
+        self,
+        encoder_dim: int,
+        config: Config | None = None,
+        *,
+        examples: int,
+        context: BuildContext | None = None,
+        **settings: "Unpack[MethodArguments]",
+    ) -> None:
+        super().__init__()
+        check_number("examples", Positive, examples)
+        chosen = self.config_class.of(config, settings)
+        self.projector = chosen.projector.build(encoder_dim)  # first, because it checks the memory
+        dim, rows = chosen.projector.out_dim(encoder_dim), chosen.head
+        device = torch.device("cpu") if context is None else context.device
+        self.layout = rows.layout
+        self.place = select_device_kind(rows.storage, examples, dim, Memory.of(device), rows.layout)
+        self.head = PerExampleHead(
+            examples,
+            dim,
+            loss=chosen.head_loss(),
+            normalize=chosen.on_sphere,
+            init=rows.init,
+            gather_distributed=chosen.gather_distributed,
+            storage=choose_storage(
+                self.place,
+                examples,
+                dim,
+                seed=0 if context is None else context.seed,
+                device=device,
+                folder=None if context is None else context.folder,
+                shard=WHOLE if context is None else context.shard,
+                layout=rows.layout,
+            ),
+        )
+        optimizer = (LazySGD if rows.optimizer == "sgd" else LazyAdamW)(
+            self.head,
+            lr=rows.lr_scale * chosen.lr,
+            weight_decay=WEIGHT_DECAY if context is None else context.weight_decay,
+            update=rows.update,
+            gap=None if context is None else max(1, round(examples / context.batch_size)),
+        )
+        optimizer.param_groups[0]["lr_scale"] = rows.lr_scale
+
+    def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
+        """Return the loss of the first view against the rows of the batch, and the second view."""
+        self.head.frozen = self.frozen
+        z, second = self.projector(encoder(views[0])), None
+        if len(views) > 1:
+            with torch.no_grad():
+                second = self.projector(encoder(views[1]))
+        total = self.head(z, index, second)
+        return Loss(total, {"row_norm": self.head.row_norm})
+
+    def memory(self, examples: int) -> dict[str, Part]:
+        """Return the bytes of the rows and of their moments."""
+        dim = self.head.storage.dim
+        rows, all_bytes = 4 * dim, self.layout.row_bytes(dim)
+        return {
+            "head": Part(bytes=examples * rows, place=self.place),
+            "moments": Part(bytes=examples * (all_bytes - rows), place=self.place),
+        }

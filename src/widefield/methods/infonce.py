@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge, Gt
@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from widefield.core.batch import ContrastedRows, checked
 from widefield.core.precision import full_precision
-from widefield.methods.pair import PairConfig, PairLoss
+from widefield.methods.pair import Compare, PairConfig, PairMethod
 from widefield.methods.projector import ProjectorConfig
 
 
@@ -81,7 +81,25 @@ def symmetric_infonce(
     return (loss(f1, f2) + loss(f2, f1)) / 2
 
 
-class InfoNCE(PairLoss):
+@dataclass(frozen=True, kw_only=True)
+class InfoNCEConfig(PairConfig):
+    """Settings of `InfoNCE`."""
+
+    name: ClassVar[str] = "infonce"
+
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
+    """The projection head."""
+    temperature: Annotated[float, Gt(0)] = 0.1
+    """Temperature of the softmax."""
+    eps: Annotated[float, Ge(0)] = 1.0
+    """Weight of the positive pair among the negatives; 0 leaves it out, 1 is InfoNCE."""
+
+    def pair_loss(self) -> Compare:
+        """Return the loss with these settings."""
+        return partial(symmetric_infonce, temperature=self.temperature, eps=self.eps)
+
+
+class InfoNCE(PairMethod[InfoNCEConfig]):
     """InfoNCE on the unit sphere, each view the anchor in turn.
 
     Example:
@@ -94,27 +112,4 @@ class InfoNCE(PairLoss):
     Source: Tian (2022), section 2.
     """
 
-    def __init__(
-        self, encoder_dim: int, config: "InfoNCEConfig | None" = None, **settings: Any
-    ) -> None:
-        config = InfoNCEConfig.of(config, settings)
-        super().__init__(
-            projector=config.projector.build(encoder_dim),
-            loss=partial(symmetric_infonce, temperature=config.temperature, eps=config.eps),
-            gather_distributed=config.gather_distributed,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class InfoNCEConfig(PairConfig):
-    """Settings of `InfoNCE`."""
-
-    name: ClassVar[str] = "infonce"
-    method_class = InfoNCE
-
-    projector: ProjectorConfig = ProjectorConfig(layers=2)
-    """The projection head."""
-    temperature: Annotated[float, Gt(0)] = 0.1
-    """Temperature of the softmax."""
-    eps: Annotated[float, Ge(0)] = 1.0
-    """Weight of the positive pair among the negatives; 0 leaves it out, 1 is InfoNCE."""
+    config_class = InfoNCEConfig

@@ -1,7 +1,7 @@
 """LeJEPA: views of one example agree, and embeddings follow an isotropic Gaussian."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -14,8 +14,11 @@ from widefield.core.memory import check_memory
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairConfig
+from widefield.methods.pair import ProjectionConfig
 from widefield.methods.projector import ProjectorConfig
+
+if TYPE_CHECKING:
+    from widefield.methods.arguments import MethodArguments
 
 LAST_FREQUENCY, FREQUENCIES = 5.0, 9
 """The test compares characteristic functions at 17 points of [-5, 5]; by symmetry 9 are enough."""
@@ -119,7 +122,7 @@ class LeJEPA(Method):
         config: "LeJEPAConfig | None" = None,
         *,
         generator: Generator | None = None,
-        **settings: Any,
+        **settings: "Unpack[MethodArguments]",
     ) -> None:
         super().__init__()
         config = LeJEPAConfig.of(config, settings)
@@ -148,7 +151,7 @@ class LeJEPA(Method):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeJEPAConfig(PairConfig):
+class LeJEPAConfig(ProjectionConfig):
     """Settings of `LeJEPA`."""
 
     name: ClassVar[str] = "lejepa"

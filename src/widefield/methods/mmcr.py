@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from widefield.core.batch import ContrastedRows, checked
 from widefield.core.precision import full_precision
-from widefield.methods.pair import PairConfig, PairLoss
+from widefield.methods.pair import Compare, PairConfig, PairMethod
 from widefield.methods.projector import ProjectorConfig
 
 
@@ -48,7 +48,23 @@ def mmcr(
     return loss
 
 
-class MMCR(PairLoss):
+@dataclass(frozen=True, kw_only=True)
+class MMCRConfig(PairConfig):
+    """Settings of `MMCR`."""
+
+    name: ClassVar[str] = "mmcr"
+
+    projector: ProjectorConfig = ProjectorConfig(dim=512)
+    """The projection head."""
+    local_weight: Annotated[float, Ge(0)] = 0.0
+    """Weight of the nuclear norm of each example's two views; the paper's lambda."""
+
+    def pair_loss(self) -> Compare:
+        """Return the loss with these settings."""
+        return partial(mmcr, local_weight=self.local_weight)
+
+
+class MMCR(PairMethod[MMCRConfig]):
     """Maximum manifold capacity: the nuclear norm of the means of two views' projections.
 
     Example:
@@ -61,25 +77,4 @@ class MMCR(PairLoss):
     Source: MMCR (Yerxa et al. 2023).
     """
 
-    def __init__(
-        self, encoder_dim: int, config: "MMCRConfig | None" = None, **settings: Any
-    ) -> None:
-        config = MMCRConfig.of(config, settings)
-        super().__init__(
-            projector=config.projector.build(encoder_dim),
-            loss=partial(mmcr, local_weight=config.local_weight),
-            gather_distributed=config.gather_distributed,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class MMCRConfig(PairConfig):
-    """Settings of `MMCR`."""
-
-    name: ClassVar[str] = "mmcr"
-    method_class = MMCR
-
-    projector: ProjectorConfig = ProjectorConfig(dim=512)
-    """The projection head."""
-    local_weight: Annotated[float, Ge(0)] = 0.0
-    """Weight of the nuclear norm of each example's two views; the paper's lambda."""
+    config_class = MMCRConfig

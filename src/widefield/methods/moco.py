@@ -1,7 +1,7 @@
 """MoCo: match a view with the target network's key of the other view, against a queue of keys."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -14,9 +14,12 @@ from widefield.core.precision import full_precision
 from widefield.core.transfer import to_device
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.pair import PairConfig
+from widefield.methods.pair import ProjectionConfig
 from widefield.methods.projector import ProjectorConfig
 from widefield.methods.target import TargetNetwork
+
+if TYPE_CHECKING:
+    from widefield.methods.arguments import MethodArguments
 
 
 @checked
@@ -90,7 +93,7 @@ class MoCo(Method):
         *,
         encoder: nn.Module,
         examples: int,
-        **settings: Any,
+        **settings: "Unpack[MethodArguments]",
     ) -> None:
         super().__init__()
         check_number("examples", Positive, examples)
@@ -142,7 +145,7 @@ class MoCo(Method):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MoCoConfig(PairConfig):
+class MoCoConfig(ProjectionConfig):
     """Settings of `MoCo`."""
 
     name: ClassVar[str] = "moco"

@@ -1,36 +1,45 @@
 """Methods with a loss of two views: project both, gather over the processes, compare."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from widefield.core.gather import gather
 from widefield.core.types import Loss
-from widefield.methods.base import BuildContext, Method, MethodConfig
+from widefield.methods.base import Method, MethodConfig
 from widefield.methods.projector import ProjectorConfig
+
+if TYPE_CHECKING:
+    from widefield.methods.arguments import MethodArguments
 
 Compare = Callable[[Tensor, Tensor], Tensor]
 """A loss of two views' projections, [b, m] each."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairConfig(MethodConfig):
-    """Settings of all losses of two views."""
-
-    method_class: ClassVar[Callable[..., Method]]
-    """Class of the method, constructed from the encoder's output width and the settings."""
+class ProjectionConfig(MethodConfig):
+    """Settings of all methods that compare the projections of a batch."""
 
     projector: ProjectorConfig = ProjectorConfig()
     """The projection head."""
     gather_distributed: bool = False
     """Compute one loss over the examples of all processes."""
 
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return self.method_class(context.feature_dim, self)
+
+@dataclass(frozen=True, kw_only=True)
+class PairConfig(ProjectionConfig, ABC):
+    """Settings of a loss of two views, which say what the loss is."""
+
+    @abstractmethod
+    def pair_loss(self) -> Compare:
+        """Return the loss with these settings."""
+
+
+Config = TypeVar("Config", bound=PairConfig)
 
 
 class PairLoss(Method):
@@ -85,3 +94,35 @@ class PairLoss(Method):
         if self.gather_distributed:
             z1, z2 = gather(z1), gather(z2)
         return Loss(self.compare(z1, z2))
+
+
+class PairMethod(PairLoss, Generic[Config]):
+    """A loss of two views by its settings alone: a subclass names them as its `config_class`.
+
+    Args:
+        encoder_dim: D, the encoder's output width.
+        config: settings, by default the measured ones.
+        **settings: single settings to replace, by name.
+
+    Example:
+        >>> from widefield.methods import SimCLR, SimCLRConfig
+        >>> isinstance(SimCLR(8, SimCLRConfig(temperature=0.5)), PairMethod)
+        True
+    """
+
+    config_class: ClassVar[type[PairConfig]]
+    one_pass: bool = True
+
+    def __init__(
+        self,
+        encoder_dim: int,
+        config: Config | None = None,
+        **settings: "Unpack[MethodArguments]",
+    ) -> None:
+        chosen = self.config_class.of(config, settings)
+        super().__init__(
+            projector=chosen.projector.build(encoder_dim),
+            loss=chosen.pair_loss(),
+            one_pass=self.one_pass,
+            gather_distributed=chosen.gather_distributed,
+        )

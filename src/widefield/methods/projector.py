@@ -127,27 +127,21 @@ def projector(in_dim: int, *, layers: int, width: int, out_dim: int, batch_norm:
     if layers:
         modules.append(nn.Linear(widths[-1], out_dim))
     head = Projector(*modules)
-    head.arguments = {
-        "in_dim": in_dim,
-        "layers": layers,
-        "width": width,
-        "out_dim": out_dim,
-        "batch_norm": batch_norm,
-    }
+    shape = {"in_dim": in_dim, "layers": layers, "width": width, "out_dim": out_dim}
+    head.arguments = {**shape, "batch_norm": batch_norm}
     return head
 
 
 def _check_memory(in_dim: int, layers: int, width: int, out_dim: int) -> None:
     """Check that weights, gradients and two moments of the head fit into memory."""
-    if layers:
-        first, last = (in_dim, out_dim) if layers == 1 else (in_dim * width, width * out_dim)
-        weights = first * last if layers == 1 else first + (layers - 2) * width**2 + last
-        name = f"a projector of {layers} layers, width {width} and dim {out_dim}"
-        check_memory(16 * weights + _LAYER_BYTES * layers, name)
-
-
-_LAYER_BYTES = 4096
-"""Approximate size of a layer beside its weights."""
+    if layers == 0:
+        return
+    weights = in_dim * out_dim
+    if layers > 1:
+        weights = in_dim * width + (layers - 2) * width**2 + width * out_dim
+    # 4 bytes each of a weight, its gradient and its moments; about 4 kB of a layer itself.
+    needed = 16 * weights + 4096 * layers
+    check_memory(needed, f"a projector of {layers} layers, width {width} and dim {out_dim}")
 
 
 @torch.no_grad()

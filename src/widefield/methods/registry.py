@@ -13,8 +13,8 @@ from widefield.methods.dcl import DCL as DCL
 from widefield.methods.dcl import DCLConfig as DCLConfig
 from widefield.methods.diet import Diet as Diet
 from widefield.methods.diet import DietConfig as DietConfig
-from widefield.methods.diet_mse import DietMSE as DietMSE
-from widefield.methods.diet_mse import DietMSEConfig as DietMSEConfig
+from widefield.methods.diet import DietMSE as DietMSE
+from widefield.methods.diet import DietMSEConfig as DietMSEConfig
 from widefield.methods.distill import Distill as Distill
 from widefield.methods.distill import DistillConfig as DistillConfig
 from widefield.methods.head_method import HeadConfig as HeadConfig
@@ -29,6 +29,7 @@ from widefield.methods.mmcr import MMCRConfig as MMCRConfig
 from widefield.methods.moco import MoCo as MoCo
 from widefield.methods.moco import MoCoConfig as MoCoConfig
 from widefield.methods.pair import PairLoss as PairLoss
+from widefield.methods.pair import PairMethod as PairMethod
 from widefield.methods.projector import Projector as Projector
 from widefield.methods.projector import ProjectorConfig as ProjectorConfig
 from widefield.methods.projector_file import load_projector as load_projector

@@ -1,29 +1,46 @@
 """Row contrast: one view against the rows and the features of its batch, decoupled."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from annotated_types import Gt
+from torch import Tensor
 
 from widefield.head import decoupled_contrast
 from widefield.head.per_example_head import SCALE
-from widefield.methods.base import BuildContext
 from widefield.methods.head_method import HeadMethod, HeadMethodConfig
 from widefield.methods.projector import ProjectorConfig
 
 
-class RowContrast(HeadMethod):
+@dataclass(frozen=True, kw_only=True)
+class RowContrastConfig(HeadMethodConfig):
+    """Settings of `RowContrast`."""
+
+    name: ClassVar[str] = "row-contrast"
+
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
+    """The projection head."""
+    logit_scale: Annotated[float, Gt(0)] = SCALE
+    """Factor of the logits."""
+    normalize: bool = True
+    """Put features and rows on the unit sphere."""
+
+    @property
+    def on_sphere(self) -> bool:
+        """Whether features are put on the unit sphere."""
+        return self.normalize
+
+    def head_loss(self) -> Callable[..., Tensor]:
+        """Return the loss with these settings."""
+        return partial(decoupled_contrast, scale=self.logit_scale, normalize=self.normalize)
+
+
+class RowContrast(HeadMethod[RowContrastConfig]):
     """Decoupled contrast of a view with the rows and the features of its batch.
 
     Unlike S-DIET's, the loss has a pairwise term.
-
-    Args:
-        encoder_dim: D, the encoder's output width.
-        config: settings, by default the measured ones.
-        examples: n.
-        context: the run, which decides where the rows are stored; by default they are in memory.
-        **settings: single settings to replace, by name.
 
     Example:
         >>> import torch
@@ -35,36 +52,4 @@ class RowContrast(HeadMethod):
     Source: ours, on the per-example head of S-DIET (2025), section 5.
     """
 
-    def __init__(
-        self,
-        encoder_dim: int,
-        config: "RowContrastConfig | None" = None,
-        *,
-        examples: int,
-        context: BuildContext | None = None,
-        **settings: Any,
-    ) -> None:
-        config = RowContrastConfig.of(config, settings)
-        super().__init__(
-            encoder_dim,
-            config,
-            examples=examples,
-            context=context,
-            loss=partial(decoupled_contrast, scale=config.logit_scale, normalize=config.normalize),
-            normalize=config.normalize,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowContrastConfig(HeadMethodConfig):
-    """Settings of `RowContrast`."""
-
-    name: ClassVar[str] = "row-contrast"
-    method_class = RowContrast
-
-    projector: ProjectorConfig = ProjectorConfig(layers=2)
-    """The projection head."""
-    logit_scale: Annotated[float, Gt(0)] = SCALE
-    """Factor of the logits."""
-    normalize: bool = True
-    """Put features and rows on the unit sphere."""
+    config_class = RowContrastConfig

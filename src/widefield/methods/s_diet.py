@@ -1,28 +1,47 @@
 """S-DIET: every example is its own class, and a step uses the rows of its batch alone."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from annotated_types import Gt, Interval
+from torch import Tensor
 
 from widefield.head import batch_cross_entropy
-from widefield.methods.base import BuildContext
 from widefield.methods.head_method import HeadMethod, HeadMethodConfig
 from widefield.methods.projector import ProjectorConfig
 
 
-class SDiet(HeadMethod):
+@dataclass(frozen=True, kw_only=True)
+class SDietConfig(HeadMethodConfig):
+    """Settings of `SDiet`."""
+
+    name: ClassVar[str] = "s-diet"
+
+    projector: ProjectorConfig = ProjectorConfig(layers=2, width=2048)
+    """The projection head."""
+    logit_scale: Annotated[float, Gt(0)] = 1.0
+    """Factor of the logits; 1 in the paper."""
+    label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
+    """Share of the target that is spread over the batch."""
+    normalize: bool = True
+    """Put features on the unit sphere, as published."""
+
+    @property
+    def on_sphere(self) -> bool:
+        """Whether features are put on the unit sphere."""
+        return self.normalize
+
+    def head_loss(self) -> Callable[..., Tensor]:
+        """Return the loss with these settings."""
+        return partial(batch_cross_entropy, scale=self.logit_scale, smoothing=self.label_smoothing)
+
+
+class SDiet(HeadMethod[SDietConfig]):
     """S-DIET: the cross-entropy of instance classification within the batch.
 
     The objective is the published one; the other defaults are the best found for short runs.
-
-    Args:
-        encoder_dim: D, the encoder's output width.
-        config: settings, by default the measured ones.
-        examples: n.
-        context: the run, which decides where the rows are stored; by default they are in memory.
-        **settings: single settings to replace, by name.
 
     Example:
         >>> import torch
@@ -34,40 +53,4 @@ class SDiet(HeadMethod):
     Source: S-DIET (2025), section 5.
     """
 
-    def __init__(
-        self,
-        encoder_dim: int,
-        config: "SDietConfig | None" = None,
-        *,
-        examples: int,
-        context: BuildContext | None = None,
-        **settings: Any,
-    ) -> None:
-        config = SDietConfig.of(config, settings)
-        super().__init__(
-            encoder_dim,
-            config,
-            examples=examples,
-            context=context,
-            loss=partial(
-                batch_cross_entropy, scale=config.logit_scale, smoothing=config.label_smoothing
-            ),
-            normalize=config.normalize,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SDietConfig(HeadMethodConfig):
-    """Settings of `SDiet`."""
-
-    name: ClassVar[str] = "s-diet"
-    method_class = SDiet
-
-    projector: ProjectorConfig = ProjectorConfig(layers=2, width=2048)
-    """The projection head."""
-    logit_scale: Annotated[float, Gt(0)] = 1.0
-    """Factor of the logits; 1 in the paper."""
-    label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
-    """Share of the target that is spread over the batch."""
-    normalize: bool = True
-    """Put features on the unit sphere, as published."""
+    config_class = SDietConfig

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from widefield.core.batch import Rows, checked
 from widefield.core.precision import full_precision
-from widefield.methods.pair import PairConfig, PairLoss
+from widefield.methods.pair import Compare, PairConfig, PairMethod
 from widefield.methods.projector import ProjectorConfig
 
 
@@ -75,7 +75,27 @@ def one_sided(z1: Rows, z2: Rows, *, temperature: Annotated[float, Gt(0)]) -> Te
 LOSSES = {"nt-xent": nt_xent, "one-sided": one_sided}
 
 
-class SimCLR(PairLoss):
+@dataclass(frozen=True, kw_only=True)
+class SimCLRConfig(PairConfig):
+    """Settings of `SimCLR`."""
+
+    name: ClassVar[str] = "simclr"
+
+    lr: Annotated[float, Gt(0)] = 6e-3
+    """Peak learning rate of encoder and projector."""
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
+    """The projection head."""
+    temperature: Annotated[float, Gt(0)] = 0.1
+    """Temperature of the softmax."""
+    loss: Literal["nt-xent", "one-sided"] = "nt-xent"
+    """The standard loss, or the one-sided one of Feature Dropout's code."""
+
+    def pair_loss(self) -> Compare:
+        """Return the loss with these settings."""
+        return partial(LOSSES[self.loss], temperature=self.temperature)
+
+
+class SimCLR(PairMethod[SimCLRConfig]):
     """NT-Xent on the projections of two views.
 
     Example:
@@ -88,29 +108,4 @@ class SimCLR(PairLoss):
     Source: SimCLR (Chen et al. 2020).
     """
 
-    def __init__(
-        self, encoder_dim: int, config: "SimCLRConfig | None" = None, **settings: Any
-    ) -> None:
-        config = SimCLRConfig.of(config, settings)
-        super().__init__(
-            projector=config.projector.build(encoder_dim),
-            loss=partial(LOSSES[config.loss], temperature=config.temperature),
-            gather_distributed=config.gather_distributed,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SimCLRConfig(PairConfig):
-    """Settings of `SimCLR`."""
-
-    name: ClassVar[str] = "simclr"
-    method_class = SimCLR
-
-    lr: Annotated[float, Gt(0)] = 6e-3
-    """Peak learning rate of encoder and projector."""
-    projector: ProjectorConfig = ProjectorConfig(layers=2)
-    """The projection head."""
-    temperature: Annotated[float, Gt(0)] = 0.1
-    """Temperature of the softmax."""
-    loss: Literal["nt-xent", "one-sided"] = "nt-xent"
-    """The standard loss, or the one-sided one of Feature Dropout's code."""
+    config_class = SimCLRConfig

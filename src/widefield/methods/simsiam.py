@@ -1,7 +1,7 @@
 """SimSiam: predict one view's projection from the other's, with a stop-gradient on the target."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Unpack
 
 import torch.nn.functional as F
 from annotated_types import Ge
@@ -12,6 +12,9 @@ from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodConfig
 from widefield.methods.projector import ProjectorConfig, projection_std
+
+if TYPE_CHECKING:
+    from widefield.methods.arguments import MethodArguments
 
 
 @checked
@@ -59,7 +62,7 @@ class SimSiam(Method):
         config: "SimSiamConfig | None" = None,
         *,
         stop_gradient: bool = True,
-        **settings: Any,
+        **settings: "Unpack[MethodArguments]",
     ) -> None:
         super().__init__()
         config = SimSiamConfig.of(config, settings)

@@ -2,14 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from annotated_types import Gt
 from torch import Tensor
 
 from widefield.core.batch import Rows, checked
 from widefield.core.precision import full_precision
-from widefield.methods.pair import PairConfig, PairLoss
+from widefield.methods.pair import Compare, PairConfig, PairMethod
 from widefield.methods.projector import ProjectorConfig
 
 SQUARED_RADIUS = 10.0
@@ -80,7 +80,21 @@ def spectral_in_ball(z1: Rows, z2: Rows) -> Tensor:
     return spectral_contrastive(in_ball(z1, radius), in_ball(z2, radius))
 
 
-class Spectral(PairLoss):
+@dataclass(frozen=True, kw_only=True)
+class SpectralConfig(PairConfig):
+    """Settings of `Spectral`."""
+
+    name: ClassVar[str] = "spectral"
+
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
+    """The projection head."""
+
+    def pair_loss(self) -> Compare:
+        """Return the loss with these settings."""
+        return spectral_in_ball
+
+
+class Spectral(PairMethod[SpectralConfig]):
     """The spectral contrastive loss on the projections of two views.
 
     Example:
@@ -93,23 +107,4 @@ class Spectral(PairLoss):
     Source: HaoChen et al. (2021); S-DIET (2025), equation 2.
     """
 
-    def __init__(
-        self, encoder_dim: int, config: "SpectralConfig | None" = None, **settings: Any
-    ) -> None:
-        config = SpectralConfig.of(config, settings)
-        super().__init__(
-            projector=config.projector.build(encoder_dim),
-            loss=spectral_in_ball,
-            gather_distributed=config.gather_distributed,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpectralConfig(PairConfig):
-    """Settings of `Spectral`."""
-
-    name: ClassVar[str] = "spectral"
-    method_class = Spectral
-
-    projector: ProjectorConfig = ProjectorConfig(layers=2)
-    """The projection head."""
+    config_class = SpectralConfig

@@ -1,7 +1,7 @@
 """Supervised training, the ceiling of the same encoder."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,9 @@ from widefield.core.precision import at_least_float32
 from widefield.core.transfer import to_device
 from widefield.core.types import Loss
 from widefield.methods.base import BuildContext, Method, MethodConfig
+
+if TYPE_CHECKING:
+    from widefield.methods.arguments import MethodArguments
 
 
 class Supervised(Method):
@@ -43,7 +46,7 @@ class Supervised(Method):
         config: "SupervisedConfig | None" = None,
         *,
         labels: dict[str, Tensor],
-        **settings: Any,
+        **settings: "Unpack[MethodArguments]",
     ) -> None:
         super().__init__()
         SupervisedConfig.of(config, settings)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from widefield.core.batch import ContrastedRows, checked
 from widefield.core.precision import full_precision
-from widefield.methods.pair import PairConfig, PairLoss
+from widefield.methods.pair import Compare, PairConfig, PairMethod
 from widefield.methods.projector import ProjectorConfig
 
 
@@ -70,7 +70,34 @@ def vicreg(
     )
 
 
-class VICReg(PairLoss):
+@dataclass(frozen=True, kw_only=True)
+class VICRegConfig(PairConfig):
+    """Settings of `VICReg`."""
+
+    name: ClassVar[str] = "vicreg"
+
+    lr: Annotated[float, Gt(0)] = 6e-3
+    """Peak learning rate of encoder and projector."""
+    projector: ProjectorConfig = ProjectorConfig(dim=512)
+    """The projection head."""
+    invariance_weight: Annotated[float, Gt(0)] = 25.0
+    """Weight of the distance between the two views; the paper's lambda."""
+    variance_weight: Annotated[float, Gt(0)] = 25.0
+    """Weight of dimensions that vary too little; the paper's mu."""
+    cov_weight: Annotated[float, Gt(0)] = 1.0
+    """Weight of the covariances between different dimensions; the paper's nu."""
+
+    def pair_loss(self) -> Compare:
+        """Return the loss with these settings."""
+        return partial(
+            vicreg,
+            invariance_weight=self.invariance_weight,
+            variance_weight=self.variance_weight,
+            cov_weight=self.cov_weight,
+        )
+
+
+class VICReg(PairMethod[VICRegConfig]):
     """VICReg's loss on the projections of two views.
 
     Each view has batch statistics of its own, as published.
@@ -85,37 +112,5 @@ class VICReg(PairLoss):
     Source: VICReg (Bardes et al. 2022).
     """
 
-    def __init__(
-        self, encoder_dim: int, config: "VICRegConfig | None" = None, **settings: Any
-    ) -> None:
-        config = VICRegConfig.of(config, settings)
-        super().__init__(
-            projector=config.projector.build(encoder_dim),
-            loss=partial(
-                vicreg,
-                invariance_weight=config.invariance_weight,
-                variance_weight=config.variance_weight,
-                cov_weight=config.cov_weight,
-            ),
-            one_pass=False,
-            gather_distributed=config.gather_distributed,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class VICRegConfig(PairConfig):
-    """Settings of `VICReg`."""
-
-    name: ClassVar[str] = "vicreg"
-    method_class = VICReg
-
-    lr: Annotated[float, Gt(0)] = 6e-3
-    """Peak learning rate of encoder and projector."""
-    projector: ProjectorConfig = ProjectorConfig(dim=512)
-    """The projection head."""
-    invariance_weight: Annotated[float, Gt(0)] = 25.0
-    """Weight of the distance between the two views; the paper's lambda."""
-    variance_weight: Annotated[float, Gt(0)] = 25.0
-    """Weight of dimensions that vary too little; the paper's mu."""
-    cov_weight: Annotated[float, Gt(0)] = 1.0
-    """Weight of the covariances between different dimensions; the paper's nu."""
+    config_class = VICRegConfig
+    one_pass = False

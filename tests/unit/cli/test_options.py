@@ -19,7 +19,6 @@ from widefield.cli.recipe_options import (
     options_of,
     with_options,
 )
-from widefield.config import arguments
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, RECIPES, make_recipe
 from widefield.methods import METHODS
@@ -174,5 +173,5 @@ def test_options_of_one_name_stand_in_one_group_and_the_common_ones_first() -> N
 
 def test_the_arguments_are_those_that_the_command_writes() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "arguments.py"))
-    path = arguments.__file__
-    assert Path(path).read_text() == script["source"](), "run: python scripts/arguments.py"
+    for path, text in script["FILES"].items():
+        assert (script["SOURCE"] / path).read_text() == text(), "run: python scripts/arguments.py"

@@ -16,8 +16,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from runs import Killed, assert_same, die_at, images, small
 from small_run import batch, train_step
-from widefield.train import compiled
-from widefield.train.compiled import CompiledEncoder
+from widefield.train import model as train_model
+from widefield.train.model import CompiledEncoder
 from widefield.train.run_dir import RunFolder
 from widefield.workflows.plan import plan
 from widefield.workflows.pretrain import pretrain
@@ -30,7 +30,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[CompileCounterWithBacken
     """The number of compiled graphs, by a backend without generated code."""
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("aot_eager")
-    monkeypatch.setattr(compiled, "BACKEND", counter)
+    monkeypatch.setattr(train_model, "BACKEND", counter)
     yield counter
     torch._dynamo.reset()
 
@@ -121,7 +121,7 @@ def test_each_step_releases_the_features_of_the_one_before(
     monkeypatch: pytest.MonkeyPatch, mode: str, marks: int
 ) -> None:
     """CUDA graphs write all features at the same places."""
-    monkeypatch.setattr(compiled, "BACKEND", lambda graph, inputs, **_: graph.forward)
+    monkeypatch.setattr(train_model, "BACKEND", lambda graph, inputs, **_: graph.forward)
     seen: list[int] = []
     monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: seen.append(1))
     step = train_step("s-diet", "expert", compile=mode)
@@ -165,7 +165,7 @@ def test_a_failure_of_the_compiler_is_told_in_one_line(monkeypatch: pytest.Monke
         raise OSError("no space left\nin the cache")
 
     torch._dynamo.reset()
-    monkeypatch.setattr(compiled, "BACKEND", fails)
+    monkeypatch.setattr(train_model, "BACKEND", fails)
     with pytest.raises(ValueError, match=r"torch cannot compile the encoder: .*: choose") as told:
         CompiledEncoder(nn.Linear(2, 2), mode="default")(torch.ones(1, 2))
     assert "\n" not in str(told.value)
