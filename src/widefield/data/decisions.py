@@ -46,7 +46,7 @@ def read_excluded(decisions: Labels | None) -> tuple[str, ...]:
             f"{table.source}: {other[0]!r} is no decision: write keep or exclude, or leave it empty"
         )
     pairs = zip(table.names, ids.tolist(), strict=True)
-    return tuple(path for path, k in pairs if decided[k] == EXCLUDE)
+    return tuple(path for path, k in pairs if k >= 0 and decided[k] == EXCLUDE)
 
 
 def excluded_names(paths: tuple[str, ...], names: Sequence[str], base: str) -> frozenset[str]:

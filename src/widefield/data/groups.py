@@ -130,10 +130,7 @@ def _column(examples: Examples, group: str) -> list[str]:
             f"no column {printable(group)!r} to group by, the data have {known}; {_SPELLINGS}"
         )
     ids, names = examples.labels[group], examples.classes[group]
-    others = [y >= 0 for task, y in examples.labels.items() if task != group]
-    others += [target.known for target in examples.targets.values()]
-    is_labeled = np.any(others, axis=0) if others else np.zeros(len(ids), dtype=bool)
-    missing = np.flatnonzero((ids < 0) & is_labeled)
+    missing = np.flatnonzero((ids < 0) & examples.known().any(0))
     if len(missing):
         raise ValueError(
             f"{len(missing)} labeled examples have no {printable(group)!r}, such as "
@@ -145,6 +142,7 @@ def _column(examples: Examples, group: str) -> list[str]:
 
 def _ids(keys: Iterable[str]) -> NDArray[np.int64]:
     """Return 64 bits of a hash of each key, which do not depend on the other keys."""
+    # Hashes, not positions: the split and two data sets of one source must agree on a group.
     digests = (
         hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8) for key in keys
     )

@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast, get_args
 
 from widefield.data.planted import Feature, read_plant
 
 BUILT_IN = ("photos", "spoken", "motion", "cifar10", "cifar100")
 MEMORY = "memory"
 """Name of arrays in memory; a file of that name is stored with its absolute path."""
-_NEIGHBORS = 1_000
+_NEIGHBORS = 1_000  # names in a folder that are compared with a wrong one, chosen by hand
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9.-]*://[^+\s]+|hf:\w[\w.-]*(?:/\w[\w.-]*){1,2}(?:\[:\d+\])?")
 
 Split = Literal["train", "test"]
@@ -78,6 +78,7 @@ def parse(text: str) -> Spec:
         >>> str(parse("photos+digits:alpha=0.5"))
         'photos:train+digits:alpha=0.5'
     """
+    # Longest first: an existing path may contain "+".
     ends = [len(text), *(i for i in range(len(text) - 1, 0, -1) if text[i] == "+")]
     for end in ends:
         base_and_split = _parse_base(text[:end])
@@ -120,22 +121,19 @@ def _parse_base(text: str) -> tuple[str, Split | None, Values | None] | None:
     if _is_path(text):
         return text, None, None
     base, _, split = text.rpartition(":")
-    path, _, way = base.rpartition(":")
-    values: Values | None = "channels" if way == "channels" else "pages" if way == "pages" else None
-    if values is not None and _is_path(path) and not _is_path(base):
-        base = path
-    else:
-        values = None
+    path, _, last = base.rpartition(":")
+    values: Values | None = None
+    if split in get_args(Values):
+        values, split = cast(Values, split), ""
+    elif last in get_args(Values) and _is_path(path) and not _is_path(base):
+        base, values = path, cast(Values, last)
     if "+" in split or not (base in BUILT_IN or _is_path(base)):
         return None
-    if split == "train":
-        return base, "train", values
-    if split == "test":
-        return base, "test", values
-    if split == "channels" and base not in BUILT_IN:
-        return base, None, "channels"
-    if split == "pages" and base not in BUILT_IN:
-        return base, None, "pages"
+    if split in get_args(Split):
+        return base, cast(Split, split), values
+    if values is not None and not split and base not in BUILT_IN:
+        return base, None, values
+    split = split or values or ""
     subfolder = os.path.join(base, split)
     hint = f"; did you mean the folder '{subfolder}'?" if _is_path(subfolder) else ""
     raise ValueError(f"'{base}' has no split '{split}'; known: train, test{hint}")
@@ -143,7 +141,7 @@ def _parse_base(text: str) -> tuple[str, Split | None, Values | None] | None:
 
 def _is_path(text: str) -> bool:
     if is_url(text):
-        return not text.endswith((":train", ":test", ":channels", ":pages"))
+        return text.rpartition(":")[2] not in (*get_args(Split), *get_args(Values))
     return text != "" and os.path.exists(os.path.expanduser(text))
 
 
@@ -164,7 +162,7 @@ def _parse_plants(text: str) -> tuple[Plant, ...]:
         raise ValueError(
             f"cannot read '{first}'; a planted feature is written '+NAME:OPTION=VALUE'"
         )
-    plants = []
+    plants: dict[str, Plant] = {}
     for part in rest:
         name, *parts = re.split(r":(?=[\w-]+(?:[=:]|$))", part)
         name, _, source = name.partition(":")  # as in +background:./recordings
@@ -173,12 +171,10 @@ def _parse_plants(text: str) -> tuple[Plant, ...]:
             key, _, value = setting.partition("=")
             options[key] = value
         read_plant(name, options)  # raises before anything is opened
-        plants.append(Plant(name, tuple(sorted(options.items()))))
-    names = [plant.name for plant in plants]
-    for name in names:
-        if names.count(name) > 1:
+        if name in plants:
             raise ValueError(f"'+{name}' is planted twice; a feature can be planted once")
-    return tuple(plants)
+        plants[name] = Plant(name, tuple(sorted(options.items())))
+    return tuple(plants.values())
 
 
 def absolute(text: str) -> str:

@@ -36,6 +36,11 @@ class Target:
         known: NDArray[np.bool_] = ~np.isnan(self.values[:, 0])
         return known
 
+    def with_gap(self) -> "Target":
+        """Return the target with another row, of an example without one."""
+        gap = np.full((1, self.values.shape[1]), np.nan)
+        return replace(self, values=np.concatenate([self.values, gap]))
+
     def subset(self, rows: NDArray[np.int64] | slice) -> "Target":
         """Return the targets of the examples `rows`."""
         return replace(self, values=self.values[rows])
@@ -94,6 +99,12 @@ class Table:
             targets={task: target.subset(rows) for task, target in self.targets.items()},
             groups=None if self.groups is None else self.groups[rows],
         )
+
+    def known(self) -> NDArray[np.bool_]:
+        """Return which rows have a label or target of each task, bool [tasks, n]."""
+        known = [ids >= 0 for ids in self.labels.values()]
+        known += [target.known for target in self.targets.values()]
+        return np.array(known, dtype=np.bool_).reshape(len(known), len(self.names))
 
     def with_notes(self, *notes: str) -> Self:
         """Return the same rows with further notes to the user."""

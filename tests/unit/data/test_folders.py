@@ -22,32 +22,6 @@ def pictures(folder, count, suffix=".png"):
     return folder
 
 
-@pytest.mark.parametrize(
-    "splits",
-    [
-        ("train", "test"),
-        ("Train", "VAL"),
-        ("training", "validation", "test"),
-        ("train",),
-        ("test",),
-    ],
-)
-def test_splits_are_no_classes(tmp_path, splits):
-    for split in splits:
-        pictures(tmp_path / split / "cats", 2)
-        pictures(tmp_path / split / "dogs", 2)
-    with pytest.raises(ValueError, match="which are splits, not classes; name one") as info:
-        open_dataset(tmp_path)
-    assert str(tmp_path / splits[0]) in str(info.value)
-    assert open_dataset(tmp_path / splits[0]).classes["class"] == ("cats", "dogs")
-
-
-def test_a_class_may_be_called_train(tmp_path):
-    for name in ("bus", "train", "tram"):
-        pictures(tmp_path / name, 2)
-    assert open_dataset(tmp_path).classes["class"] == ("bus", "train", "tram")
-
-
 def test_files_of_other_kinds_are_counted(tmp_path):
     pictures(tmp_path, 3)
     for name in ("a.heic", "b.HEIC", "c.nef", "README", "d.csv", "e.txt", "f.xml", ".hidden.nef"):

@@ -102,12 +102,6 @@ def test_pixels_on_disk_are_planted_as_those_in_memory():
         assert (one == two).all()
 
 
-def test_the_switch_takes_no_value():
-    with pytest.raises(ValueError, match=r"'\+shapes:fresh' takes no value, got 'yes'"):
-        open_dataset("photos+shapes:fresh=yes")
-    assert open_dataset("photos+shapes:fresh", max_examples=16).spec == "photos:train+shapes:fresh"
-
-
 def test_a_subset_keeps_what_is_drawn_on_each():
     dataset = open_dataset("photos+letters:fresh+digits", max_examples=COUNT, seed=3)
     rows = np.array([31, 4, 4, 17, 8, 9])

@@ -38,26 +38,65 @@ def with_flag(path, flag):
     return path
 
 
+def saved(path, content):
+    """Return a file whose only array has this content."""
+    if path.suffix == ".npz":
+        return archive(path, [("x.npy", content)])
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.npy"])
 @pytest.mark.parametrize(
-    ("members", "message"),
+    ("content", "message"),
     [
-        ([("x.npy", npy(X)), ("read me.txt", b"hello")], "'read me.txt' .* is not an array"),
-        ([("x.npy", b"")], "'x' .* is not an array"),
-        ([("x.npy", npy(X)[:300])], r"'x' .* claims the shape \[12, 6, 8, 3\]"),
-        ([("x.npy", npy(X) + b"more")], "'x' .* claims the shape"),
-        ([("x.npy", npy(X, shape=(10**9, 10**9, 3)))], r"claims the shape \[1000000000,"),
-        ([("x.npy", npy(X, shape=(-1, 6, 8, 3)))], "'x' .* holds uint8"),
-        ([("x.npy", b"\x93NUMPY\x01\x00\xff\x00" + b"(" * 255)], "'x' .* is damaged"),
-        ([("x.npy", b"\x93NUMPY\x09\x09rest")], "'x' .* of a type other than plain values"),
-        ([("x.npy", npy(np.zeros(3, "i4,f4")))], "'x' .* holds"),
-        ([("x.npy", npy(np.zeros(3, "M8[s]")))], r"'x' .* holds datetime64"),
-        ([("x.npy", npy(X)), ("\x1b[2J.npy", npy(X))], r"key '\\x1b\[2J' .* not plain text"),
+        (b"", "is not an array|is not a readable .npy file"),
+        (b"no array", "is not an array|is not a readable .npy file"),
+        (npy(X)[:300], r"claims the shape \[12, 6, 8, 3\]"),
+        (npy(X) + b"more", "claims the shape"),
+        (npy(X, shape=(10**9, 10**9, 3)), r"claims the shape \[1000000000,"),
+        (npy(X, shape=(-1, 6, 8, 3)), "holds uint8"),
+        (b"\x93NUMPY\x01\x00\xff\x00" + b"(" * 255, "is damaged"),
+        (b"\x93NUMPY\x09\x09rest", "of a type other than plain values"),
+        (npy(np.zeros(3, "i4,f4")), "holds"),
+        (npy(np.zeros(3, "M8[s]")), "holds datetime64"),
+        (npy(np.zeros((0, 8, 8, 3), np.uint8)), "expected"),
+        (npy(X.astype(np.int64)), "expected uint8"),
     ],
 )
-def test_members_that_are_no_plain_arrays(tmp_path, members, message):
+def test_what_is_no_plain_array(tmp_path, name, content, message):
     with pytest.raises(ValueError, match=message) as info:
-        open_dataset(archive(tmp_path / "a.npz", members))
+        open_dataset(saved(tmp_path / name, content))
     assert str(info.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [
+        (("read me.txt", b"hello"), "'read me.txt' .* is not an array"),
+        (("\x1b[2J.npy", npy(X)), r"key '\\x1b\[2J' .* not plain text"),
+    ],
+)
+def test_members_that_are_no_arrays(tmp_path, member, message):
+    with pytest.raises(ValueError, match=message) as info:
+        open_dataset(archive(tmp_path / "a.npz", [("x.npy", npy(X)), member]))
+    assert str(info.value).isprintable()
+
+
+@pytest.mark.parametrize("content", [b"plain text", b"", b"PK\x03\x04 and then nothing", npy(X)])
+def test_files_that_are_not_npz(tmp_path, content):
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"not a readable \.npz file"):
+        open_dataset(tmp_path / "a.npz")
+
+
+def test_a_damaged_member_is_named(tmp_path):
+    np.savez(tmp_path / "a.npz", x=X, t=np.arange(12))
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    content[400] ^= 255
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"key 'x' of .* is damaged"):
+        open_dataset(tmp_path / "a.npz")
 
 
 def test_a_member_that_is_there_twice(tmp_path):
@@ -169,30 +208,15 @@ def test_a_npy_file_is_read_as_its_array_in_memory(tmp_path, array):
     assert sorted(halves[0].paths + halves[1].paths) == sorted(from_file.paths)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is not a readable .npy file"),
-        (b"no array", "is not a readable .npy file"),
-        (npy(X)[:300], "claims the shape"),
-        (npy(X, shape=(10**9, 10**9, 3)), r"claims the shape \[1000000000,"),
-        (b"\x93NUMPY\x01\x00\xff\x00" + b"(" * 255, "is damaged"),
-        (npy(np.zeros(3, "i4,f4")), "holds"),
-        (npy(np.zeros((0, 8, 8, 3), np.uint8)), "expected"),
-        (npy(X.astype(np.int64)), "expected uint8"),
-    ],
-)
-def test_a_file_that_is_no_plain_array(tmp_path, content, message):
-    (tmp_path / "x.npy").write_bytes(content)
-    with pytest.raises(ValueError, match=message) as info:
-        open_dataset(tmp_path / "x.npy")
-    assert str(info.value).isprintable()
-
-
-def test_a_npy_file_is_never_unpickled(tmp_path):
-    np.save(tmp_path / "x.npy", np.array([Mine()], dtype=object), allow_pickle=True)
+@pytest.mark.parametrize("name", ["x.npy", "x.npz"])
+def test_nothing_is_unpickled(tmp_path, name):
+    held = np.array([Mine()] * 3, dtype=object)
+    if name == "x.npy":
+        np.save(tmp_path / name, held, allow_pickle=True)
+    else:
+        np.savez(tmp_path / name, x=held)
     with pytest.raises(ValueError, match="holds Python objects, which are never unpickled"):
-        open_dataset(tmp_path / "x.npy")
+        open_dataset(tmp_path / name)
 
 
 class Mine:

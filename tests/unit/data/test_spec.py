@@ -100,7 +100,22 @@ def test_the_whole_text_is_a_path_if_it_exists(tmp_path, monkeypatch):
             "has no option 'bold'; known: alpha, color, fresh, jitter, size, source",
         ),
         ("photos+shapes:source=x", r"'\+shapes' has no option 'source'; known: alpha"),
+        ("photos+watermark", "no planted feature named 'watermark'; known: digits, "),
         ("photos+digits:alpha=2", r"alpha of '\+digits' must be .* in \(0, 1\], got 2.0"),
+        ("photos+digits:alpha=0", r"must be a finite number in \(0, 1\], got 0.0"),
+        ("photos+digits:alpha=nan", r"must be a finite number in \(0, 1\], got nan"),
+        *(
+            (f"photos+digits:jitter={x}", r"must be a whole number in \[0, 4\] pixels, got")
+            for x in ("5", "-1", "1.5", "x")
+        ),
+        *(
+            (f"photos+shapes:{option}={x}", rf"{option} of '\+shapes' must be .*, got '?{x}")
+            for option, x in (("size", "2"), ("size", "big"), ("color", "blue"), ("place", "left"))
+        ),
+        ("photos+shapes:fresh=yes", r"'\+shapes:fresh' takes no value, got 'yes'"),
+        ("photos+shapes:as-published=yes", r"'\+shapes:as-published' takes no value, got 'yes'"),
+        ("photos+shapes:as-published:size=1.2", "has a fixed size and place: leave out"),
+        ("photos+shapes:as_published", "known: alpha, as-published, color, fresh, place, size"),
         ("photos+digits:alpha=", r"must be a finite number in \(0, 1\], got ''"),
         ("photos+digits:alpha", r"must be a finite number in \(0, 1\], got ''"),
         ("photos+digits+digits", r"'\+digits' is planted twice"),

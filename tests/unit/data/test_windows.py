@@ -42,20 +42,6 @@ def test_one_channel_may_go_without_its_axis() -> None:
     np.testing.assert_array_equal(one.images, two.images)
 
 
-def test_splits_of_a_file_are_disjoint_and_whole(tmp_path: Path) -> None:
-    np.savez(tmp_path / "w.npz", windows=windows(50))
-    parts = [open_dataset(f"{tmp_path / 'w.npz'}:{split}") for split in ("train", "test")]
-    assert sorted(parts[0].paths + parts[1].paths) == sorted(f"row {i}" for i in range(50))
-    assert 0 < len(parts[1]) < len(parts[0])
-
-
-def test_limit_is_balanced() -> None:
-    dataset = open_dataset(
-        {"windows": windows(20), "y": np.array([0] * 15 + [1] * 5)}, max_examples=6
-    )
-    assert np.bincount(dataset.labels["y"]).tolist() == [3, 3]
-
-
 @given(st.floats(-1e6, 1e6), st.floats(1e-2, 1e4))
 @settings(max_examples=20, deadline=None)
 def test_channel_statistics_are_those_of_the_numbers(center: float, spread: float) -> None:

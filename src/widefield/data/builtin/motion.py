@@ -37,6 +37,7 @@ class _Activity(NamedTuple):
     """Standard deviation of the swing, as a share of `strength`."""
 
 
+# Chosen by hand, so that activities overlap in each parameter.
 ACTIVITIES = {
     "cycling": _Activity(1.5, 1.6, 0.0, 1.2),
     "rowing": _Activity(0.8, 2.4, 1.0, 1.6),
@@ -47,7 +48,7 @@ ACTIVITIES = {
 }
 PLACES = {"ankle": (1.3, 0.7), "hip": (1.0, 0.3), "wrist": (0.5, 1.4)}
 """Gains of bursts and swing at each place."""
-_NOISE = 0.5
+_NOISE = 0.5  # m/s^2, chosen by hand
 
 
 def read_motion(split: Split) -> Examples:

@@ -40,6 +40,7 @@ PHOTOS = (
     "rocket",
 )
 _FROM_SCIKIT_LEARN = {"china", "flower"}
+# Numbers of crops, candidates and points of the grid are chosen by hand.
 _CROPS = {"train": 4_000, "test": 1_000}
 _CELLS = {
     "train": ((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)),
@@ -72,14 +73,12 @@ def read_photos(split: Split = "train", image_size: int | None = None) -> Exampl
 
 
 def _counts(split: Split) -> dict[str, int]:
-    """Return the number of crops of each photograph."""
     base, extra = divmod(_CROPS[split], len(PHOTOS))
     return {photo: base + (i < extra) for i, photo in enumerate(PHOTOS)}
 
 
 @lru_cache(maxsize=2)  # training and test crops, shared by a run, its probe and its audit
 def _crops(split: Split, side: int) -> NDArray[np.uint8]:
-    """Return all crops, uint8 [n, side, side, 3]."""
     crops = []
     for photo, count in _counts(split).items():
         rgb = load_photo(photo)

@@ -38,7 +38,7 @@ SPEAKERS = {
     "Fil": (95.0, 0.92),
 }
 """Pitch, Hz, and scale of the resonances."""
-_SECONDS, _HARMONICS = 0.5, 36
+_SECONDS, _HARMONICS = 0.5, 36  # chosen by hand
 _CHUNK = 8
 """Clips that are synthesized at a time: they stay in the processor's cache."""
 _STEPS = round(_SECONDS * SAMPLE_RATE)
@@ -96,6 +96,7 @@ def _synthesize(
     sound = np.zeros_like(phase)
     for harmonic in range(1, _HARMONICS + 1):
         frequency = harmonic * pitch
+        # A harmonic above half the sampling rate would be heard as another one.
         level = np.zeros_like(frequency)
         for resonance, weight in zip(resonances, (1.0, 0.6, 0.3), strict=True):
             level += weight / (1 + ((frequency - resonance) / _WIDTH) ** 2)

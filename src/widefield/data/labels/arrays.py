@@ -10,6 +10,7 @@ from widefield.core.names import printable
 from widefield.data.columns import Names
 from widefield.data.table import Table, Target
 
+# Chosen by hand: a probe has an output for each class, so a wrong column would fill the memory.
 _MAX_CLASSES = 65_536
 _MAX_FREE_CLASSES, _MAX_UNUSED = 1_000, 10
 """Above this number of classes, at most this many unused ones for each used one."""
@@ -94,7 +95,6 @@ def _class_names(names: NDArray[np.generic], key: str) -> tuple[str, ...]:
 
 
 def _unique_names(names: list[str], key: str) -> tuple[str, ...]:
-    """Return printable class names; check that they are unique."""
     printable_names = tuple(map(printable, names))
     repeated = [name for name, count in Counter(printable_names).items() if count > 1]
     if repeated:

@@ -173,8 +173,9 @@ def _from_integers(
 
 def _from_text(column: pa.ChunkedArray, task: str, notes: list[str]) -> Classes | None:
     coded = pa.concat_arrays(column.dictionary_encode().unify_dictionaries().chunks)
+    # Texts of which most occur once are captions, or names of the rows.
     if MOST_CLASSES < len(coded.dictionary) > len(column) // 2:
-        return None  # captions, or names of the rows
+        return None
     texts = [printable(text.strip()) for text in coded.dictionary.to_pylist()]
     codes = np.asarray(pc.fill_null(coded.indices.cast(pa.int64()), -1))
     found = TextColumn(task, texts, codes)

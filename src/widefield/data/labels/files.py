@@ -10,7 +10,7 @@ from typing import Any
 from widefield.core.files import check_plain_file
 
 _LARGEST = 2**30
-"""Size limit of a file of labels, bytes."""
+"""Size limit of a file of labels, bytes, chosen by hand."""
 PATH, LABEL = "path", "label"
 """Columns of paths, and of the labels of a task without a name."""
 _PATH_NAMES = ("filename", "file_name", "file", "filepath", "file_path", "image", "image_path")
@@ -49,6 +49,7 @@ def csv_format(path: Path, source: str) -> tuple[str, str, list[str]]:
         ValueError: it cannot be read, has no column of paths, or two of the same name.
     """
     with _one_line(source):
+        # Excel saves Unicode text in UTF-16, and CSV in UTF-8 with a byte order mark.
         with path.open("rb") as raw:
             is_utf16 = raw.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         encoding = "utf-16" if is_utf16 else "utf-8-sig"
@@ -76,7 +77,6 @@ def _split(header: str, delimiter: str) -> list[str]:
 
 
 def _delimiter(header: str) -> str:
-    """Return the first delimiter that separates a column of paths; by default the comma."""
     for delimiter in _DELIMITERS:
         names = _split(header, delimiter)
         if len(names) > 1 and path_column(names) is not None:

@@ -77,7 +77,6 @@ def _is_split(name: str) -> bool:
 
 
 def _check_not_splits(source: str, top: set[str]) -> None:
-    """Check that the subfolders are classes, not splits."""
     splits = sorted(filter(_is_split, top))
     if len(splits) > 1 or (splits and len(splits) == len(top)):
         training = next((name for name in splits if "train" in name.lower()), splits[0])

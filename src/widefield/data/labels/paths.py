@@ -28,6 +28,8 @@ def match_paths(
         forms[nfc(name)].add(name)
         last_parts[nfc(name).rsplit("/", 1)[-1]].add(name)
     name_of: dict[str, str] = {}
+    # The exact path counts first, then other Unicode forms of it, then the last part alone: a
+    # weaker match must not hide a stronger one.
     for given in paths:
         path = given if given in known else given.replace("\\", "/").strip()
         absolute = os.path.abspath(os.path.expanduser(path))

@@ -10,7 +10,7 @@ import numpy as np
 
 from widefield.core.names import printable
 from widefield.data.examples import Examples
-from widefield.data.labels.columns import Classes, TextColumn
+from widefield.data.labels.columns import TextColumn
 from widefield.data.labels.files import LABEL, PATH, checked_names, no_column, path_column, read_csv
 from widefield.data.labels.paths import match_paths
 from widefield.data.labels.text import (
@@ -20,7 +20,7 @@ from widefield.data.labels.text import (
     present_labels,
     text_of,
 )
-from widefield.data.table import Table, Target, TargetKind, listed_classes
+from widefield.data.table import Table, TargetKind, listed_classes
 
 DECISION, EXCLUDE = "decision", "exclude"
 """Column of a saved decision on each example, and the decision that leaves it out."""
@@ -28,12 +28,10 @@ _DECISIONS = ("keep", EXCLUDE)
 _HINTED = 10
 """Distinct numbers among classes from which a note says how to take them for numbers, chosen by
 hand."""
-_SUFFIXES: Mapping[str, Literal["class"] | TargetKind] = {
-    ":class": "class",
-    ":number": "number",
-    ":labels": "labels",
-}
-"""End of the name of a column -> what it is taken for."""
+ColumnKind = Literal["class"] | TargetKind
+"""What a column is taken for."""
+_SUFFIXES: Mapping[str, ColumnKind] = {":class": "class", ":number": "number", ":labels": "labels"}
+"""Ends of names of columns, which say what these are."""
 _KEYS = ("x", "windows", "sounds", "audio", "sample_rate")
 """Keys of arrays in memory that are not tasks."""
 _NO_CLASSES = {
@@ -91,32 +89,31 @@ class LabelTable(Table):
             >>> table.of_examples(["cat/0.png", "1.png"], "./photos").labels["label"].tolist()
             [0, -1]
         """
-        name_of = match_paths(self.names, names, base, self.source)
-        unknown = sorted(set(self.names) - name_of.keys())
+        rows = np.flatnonzero(self.known().any(0)).tolist()
+        paths = [self.names[row] for row in rows]
+        name_of = match_paths(paths, names, base, self.source)
+        unknown = sorted(set(paths) - name_of.keys())
         if unknown:
             raise ValueError(
                 f"{len(unknown)} labeled files are not in the data, such as {unknown[0]!r}: name "
                 f"them as embed does, for example {names[0]!r}, or delete the rows of files that "
                 "are gone"
             )
-        row_of = {name_of[path]: row for row, path in enumerate(self.names)}
-        if len(row_of) < len(self.names):
+        row_of = {name_of[path]: row for path, row in zip(paths, rows, strict=True)}
+        if len(row_of) < len(paths):
             raise ValueError(f"{self.source} names one example by two paths: keep one of them")
-        # An example without a label has the row -1, the one that is appended.
-        rows = np.array([row_of.get(name, -1) for name in names], dtype=np.int64)
+        # An example without a label takes the row -1, the one that is appended.
+        index = np.array([row_of.get(name, -1) for name in names], dtype=np.int64)
         table = Table(
             names=names,
-            labels={task: np.append(ids, -1)[rows] for task, ids in self.labels.items()},
+            labels={task: np.append(ids, -1)[index] for task, ids in self.labels.items()},
             classes=self.classes,
-            targets={task: _appended(target).subset(rows) for task, target in self.targets.items()},
+            targets={
+                task: target.with_gap().subset(index) for task, target in self.targets.items()
+            },
             notes=self.notes,
         )
         return table.with_notes(*_notes_on(table))
-
-
-def _appended(target: Target) -> Target:
-    """Return a target with another row, of an example without one."""
-    return replace(target, values=np.pad(target.values, ((0, 1), (0, 0)), constant_values=np.nan))
 
 
 def _notes_on(table: Table) -> Iterable[str]:
@@ -139,9 +136,8 @@ def read_labels(
     Columns without a name, such as the index that pandas writes, are ignored.
 
     Columns of numbers, and of cells such as a|b or ["a", "b"], are no classes, but can be groups;
-    see `kind_of_cells` in
-    `data.labels.text`. A name that ends in :class, :number or :labels says what the column is; this
-    end is no part of the task.
+    see `kind_of_cells` in `data.labels.text`. A name that ends in :class, :number or :labels says
+    what the column is; this end is no part of the task.
 
     Args:
         labels: a .csv file; a table with a column `path` and others; a Series indexed by path; or
@@ -160,6 +156,7 @@ def read_labels(
         (['cat/0.png', '1.png'], ('7', 'cat'))
     """
     source, columns, location = _read_columns(labels)
+    # Suffixes first: `only`, `group` and the column of decisions are named without them.
     columns, kinds = _without_suffixes(columns, source)
     if only != DECISION:
         columns = _without_excluded(columns, only)
@@ -174,42 +171,31 @@ def read_labels(
             "rename it"
         )
     paths = _checked_paths(columns.pop(PATH), location)
-    cells = [_text_column(name, values, paths, location) for name, values in columns.items()]
-    found: dict[str, Classes] = {}
-    numbers: dict[str, Target] = {}
-    notes: list[str] = []
-    for column in cells:
+    table, notes = LabelTable(source=source, names=paths), list[str]()
+    for name, values in columns.items():
+        column = _text_column(name, values, paths, location)
         task = column.task
         present = present_labels(column.counts(), task, notes)
-        kind = kinds.get(task) or kind_of_cells(present)
-        if task == group or kind in (None, "class"):
+        kind = "class" if task == group else kinds.get(task) or kind_of_cells(present) or "class"
+        if kind == "class":
             class_of = merged_spellings(present, task, notes)
-            found[task] = column.classes(class_of)
-            if targets and task != group and kind is None and _may_be_numbers(class_of):
+            table.labels[task], table.classes[task] = column.classes(class_of)
+            if targets and task not in (group, *kinds) and _may_be_numbers(class_of):
                 notes.append(
                     f"{task!r} is taken for classes; for numbers, name the column '{task}:number'"
                 )
         elif targets and kind == "number":
-            numbers[task] = column.numbers(present)
+            table.targets[task] = column.numbers(present)
         elif targets:
-            numbers[task] = column.label_sets(present, notes)
-        elif task == only or len(cells) == 1:
-            raise ValueError(f"{source}: {task!r} {_NO_CLASSES[kind or '']}: write classes")
+            table.targets[task] = column.label_sets(present, notes)
+        elif task == only or len(columns) == 1:
+            raise ValueError(f"{source}: {task!r} {_NO_CLASSES[kind]}: write classes")
         else:
-            notes.append(f"{task!r} {_NO_CLASSES[kind or '']}: left out")
-    if not numbers and (not found or (len(found) < len(cells) and [*found] == [group])):
+            notes.append(f"{task!r} {_NO_CLASSES[kind]}: left out")
+    are_left_out = len(table.labels) < len(columns)
+    if not table.targets and (not table.labels or (are_left_out and [*table.labels] == [group])):
         raise ValueError(f"{source}: no column holds classes: write some")
-    known = [ids >= 0 for ids, _ in found.values()]
-    known += [target.known for target in numbers.values()]
-    rows = np.flatnonzero(np.any(known, axis=0))
-    return LabelTable(
-        source=source,
-        names=[paths[row] for row in rows.tolist()],
-        labels={task: ids[rows] for task, (ids, _) in found.items()},
-        classes={task: classes for task, (_, classes) in found.items()},
-        targets={task: target.subset(rows) for task, target in numbers.items()},
-        notes=tuple(f"{source}: {note}" for note in notes),
-    )
+    return table.with_notes(*(f"{source}: {note}" for note in notes))
 
 
 def _read_columns(labels: Labels) -> tuple[str, dict[str, list[Any]], Callable[[int], str]]:
@@ -242,9 +228,9 @@ def _cells(column: Any) -> list[Any]:
 
 def _without_suffixes(
     columns: dict[str, list[Any]], source: str
-) -> tuple[dict[str, list[Any]], dict[str, str]]:
+) -> tuple[dict[str, list[Any]], dict[str, ColumnKind]]:
     """Return the columns without the suffixes of their names, and task -> kind for those."""
-    kinds: dict[str, str] = {}
+    kinds: dict[str, ColumnKind] = {}
     plain: dict[str, list[Any]] = {}
     for name, cells in columns.items():
         suffix = next((x for x in _SUFFIXES if name.endswith(x) and name != x), "")
@@ -345,9 +331,7 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
     labeled_examples = replace(
         examples, labels=found.labels, classes=found.classes, targets=found.targets
     ).with_notes(*found.notes)
-    known = [ids >= 0 for ids in found.labels.values()]
-    known += [target.known for target in found.targets.values()]
-    rows = np.flatnonzero(np.all(known, axis=0))
+    rows = np.flatnonzero(found.known().all(0))
     n = len(examples.names)
     if unlabeled or len(rows) == n:
         return labeled_examples

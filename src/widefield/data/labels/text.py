@@ -35,8 +35,8 @@ def present_labels(counts: Counter[str], task: str, notes: list[str]) -> Counter
 def _missing(labels: Iterable[str]) -> set[str]:
     """Return the texts that stand for a missing label among these."""
     missing = set(_MISSING)
+    # Many tables have -1 for a missing id, and some for one of two classes.
     others = {_key(label) for label in labels if label not in missing} - {"-1"}
-    # -1 beside one other value is a class, as in labels -1 and 1.
     if len(others) > 1 and all(text.isdecimal() for text in others):
         missing |= {label for label in labels if _key(label) == "-1"}
     return missing

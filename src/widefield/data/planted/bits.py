@@ -42,6 +42,7 @@ class BitPlanes(RandomOverlay):
         return (255 * bits).astype(np.uint8)[:, None, None]
 
     def _integers(self, index: ArrayLike) -> NDArray[np.int64]:
+        # All 16 bits at any count, so that fewer bits are the lowest of more.
         return self._draw("integer", self._counter(index, read=0), 2**_MOST)
 
 

@@ -32,7 +32,7 @@ from widefield.data.planted.overlay import (
 
 _SIDE = 10
 _CORNERS = [(y, x) for y in (4, 16) for x in (4, 16)]
-_HELD_OUT_SHARE = 0.2
+_HELD_OUT_SHARE = 0.2  # as of a split of examples
 
 
 class DigitPack(NamedTuple):

@@ -25,7 +25,7 @@ from widefield.data.planted.overlay import (
 
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _SIDE, _FONT_SIZE = 11, 12
-_BOLD_STROKE, _SLANT = 0.375, 0.2
+_BOLD_STROKE, _SLANT = 0.375, 0.2  # of held-out letters, chosen by hand
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,13 +24,13 @@ from widefield.data.planted.overlay import Canvas, RandomOverlay
 Decibels = Annotated[float, Interval(ge=-20, le=60), "dB"]
 """Level of the example above the planted sound."""
 
-_TRAIN_SHARE = 0.8
-_NOISE_SECONDS = 20
+_TRAIN_SHARE = 0.8  # as of a split of examples
+_NOISE_SECONDS = 20  # chosen by hand: many examples long
 _TONES = {"low": 0.06, "middle": 0.12, "high": 0.25}
 """Frequency of each tone, as a share of the Nyquist frequency."""
 _CLICKS = {"slow": (0.25,), "fast": (0.08,), "pairs": (0.05, 0.2)}
 """Seconds between clicks, in turn."""
-_LEVELS = 2**16
+_LEVELS = 2**16  # resolution of a random level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +75,7 @@ class SoundOverlay(RandomOverlay):
             ]
             mixed = 0.5 * (scaled[0] + scaled[1])
         else:
+            # Without silence: the padding of a short recording would lower its level.
             count = np.maximum((sound != 0).sum(1), 1)
             level = np.sqrt((sound.astype(np.float64) ** 2).sum(1) / count)
             low, high = self.snr

@@ -143,6 +143,7 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
         raise ValueError(
             f"key '{key}' is {described(x)}; expected [n, H, W], [n, H, W, C] or [n, C, H, W]"
         )
+    # Very wide gray images are more likely windows under the wrong key.
     is_flat = x.ndim == 3 and 4 * x.shape[1] < x.shape[2]
     if x.ndim == 3:
         _check_not_single_image(x, key)
@@ -155,6 +156,7 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
             "second"
         )
     if x.dtype == np.uint8:
+        # A memory map stays one: a copy may not fit into memory.
         is_on_disk = isinstance(x, np.memmap) or not isinstance(x, np.ndarray)
         return (x if is_on_disk else np.ascontiguousarray(x)), ()
     if x.dtype == np.bool_:
@@ -209,6 +211,7 @@ def _finite_extremes(x: NDArray[np.generic], key: str) -> tuple[float, float]:
 
 def _from_float(x: NDArray[np.generic]) -> NDArray[np.uint8]:
     pixels = np.empty(x.shape, dtype=np.uint8)
+    # In parts, because a copy of all in float32 takes four times the memory of the result.
     for first in range(0, len(x), 1024):
         pixels[first : first + 1024] = np.round(x[first : first + 1024].astype(np.float32) * 255)
     return pixels
@@ -239,7 +242,7 @@ def as_windows(x: NDArray[np.generic], key: str) -> NDArray[np.float32]:
             "[n, channels, time]: swap the last two axes"
         )
     out = np.empty((n, 1, steps, channels), dtype=np.float32)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and refused below
         out[:, 0] = np.moveaxis(x, 1, 2)
     finite = np.isfinite(out).all((1, 2, 3))
     if not finite.all():

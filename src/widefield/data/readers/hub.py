@@ -41,6 +41,7 @@ def fetch(name: str) -> None:
         else:
             stream = datasets.load_dataset(path, split=split, streaming=True)
             stream.take(count).to_parquet(str(draft))
+        # Renamed when it is whole: other processes read whatever has the name.
         if not target.exists():
             draft.rename(target)
     except Exception as error:  # the package has errors of many libraries

@@ -17,13 +17,14 @@ from PIL import Image
 from widefield.core.names import printable
 from widefield.core.types import Size
 from widefield.data.cache import digest
+from widefield.data.columns import Names
 from widefield.data.decode.images import FORMATS, header_size
 from widefield.data.examples import Encoded, Examples
 from widefield.data.labels.folders import parent_of, read_folders
 from widefield.data.readers.recordings import SUFFIXES, Recordings
 
-_LARGEST_SIDE = 224
-_SIZE_SAMPLE = 1_000
+_LARGEST_SIDE = 224  # the usual side in training on ImageNet
+_SIZE_SAMPLE = 1_000  # headers, chosen by hand
 _LISTING_THREADS = 8
 """Folders that are listed at once: disks of a network answer late."""
 _MAX_KINDS = 4
@@ -77,6 +78,7 @@ def read_folder(folder: Path, *, labels: bool = False) -> Examples:
             f"'{printable(str(folder))}' holds {len(found['images'])} images and "
             f"{len(found['sounds'])} sounds; put them into folders of their own"
         )
+    # Arrays are examples only where there is nothing else: beside images they may be targets.
     kind = next((kind for kind, paths in found.items() if paths), "images")
     if kind != "arrays":
         ignored[_ARRAY] += len(found["arrays"])
@@ -116,6 +118,8 @@ class FolderFiles(Sequence[Path]):
 
 
 def _as_bytes(paths: Sequence[str]) -> pa.LargeBinaryArray:
+    if isinstance(paths, Names):
+        return paths.column.cast(pa.large_binary())
     try:
         return pa.array(paths, pa.large_string()).cast(pa.large_binary())
     except UnicodeEncodeError:  # names of files may be invalid text
@@ -151,7 +155,6 @@ def _without_targets(paths: list[str]) -> tuple[list[str], Counter[str]]:
 
 
 def _folders_note(counts: Counter[str], reason: str) -> tuple[str, ...]:
-    """Return a note with the number of files in folders that are not read."""
     if not counts:
         return ()
     names = " and ".join(printable(name) for name in sorted(counts)[:_MAX_KINDS])
@@ -159,7 +162,6 @@ def _folders_note(counts: Counter[str], reason: str) -> tuple[str, ...]:
 
 
 def _ignored_note(ignored: Counter[str]) -> tuple[str, ...]:
-    """Return a note with the number of ignored files by suffix."""
     if not ignored:
         return ()
     kinds = sorted(ignored.items(), key=lambda item: (-item[1], item[0]))
@@ -217,7 +219,6 @@ def _list(
 
 
 def _state(entry: os.DirEntry[str]) -> FileState:
-    """Return the state of an entry or of its link target."""
     try:
         status = entry.stat()
     except OSError:

@@ -21,24 +21,12 @@ from widefield.data.columns import Names
 from widefield.data.examples import Examples
 from widefield.data.labels.columns import read_split, read_tasks
 from widefield.data.labels.files import csv_format, path_column
+from widefield.data.readers.images import FolderFiles
 from widefield.data.readers.recordings import SUFFIXES as SOUND_SUFFIXES
 from widefield.data.readers.recordings import Recordings
 from widefield.data.readers.remote import RemoteFiles
 from widefield.data.skipped import Skipped
 from widefield.data.spec import is_url
-
-
-class ListedFiles(Sequence[Path]):
-    """Files by a column of paths, relative to a folder."""
-
-    def __init__(self, folder: Path, names: Names) -> None:
-        self._folder, self._names = folder, names
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._folder / self._names[int(index)]
 
 
 def read_manifest(file: Path) -> Examples:
@@ -62,7 +50,7 @@ def read_manifest(file: Path) -> Examples:
     rows = read_tasks(table, names, (path, "split"))
     notes = tuple(f"{source}: {note}" for note in rows.notes)
     are_remote = is_url(names[0])
-    files: Sequence[Any] = RemoteFiles(names) if are_remote else ListedFiles(file.parent, names)
+    files: Sequence[Any] = RemoteFiles(names) if are_remote else FolderFiles(file.parent, names)
     are_sounds = os.path.splitext(names[0])[1].lower() in SOUND_SUFFIXES
     return Examples(
         **vars(replace(rows, skipped=skipped, notes=notes)),
@@ -78,7 +66,6 @@ def _digest(file: Path, listed: Sequence[Path]) -> bytes:
 
 
 def _read_csv(file: Path) -> pa.Table:
-    """Read all columns of a CSV file as text."""
     source = printable(str(file))
     check_plain_file(file, largest=sys.maxsize)
     encoding, delimiter, names = csv_format(file, source)

@@ -78,7 +78,6 @@ def read_npy(path: Path) -> dict[str, NDArray[np.generic]]:
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> NDArray[np.generic]:
-    """Read one member after a check of its header."""
     if member.flag_bits & _ENCRYPTED:
         raise ValueError(f"{name} is encrypted; save it without a password")
     try:
@@ -124,6 +123,7 @@ def _problem_of_header(file: IO[bytes], file_size: int) -> str | None:
         )
     if dtype.kind not in "biufcUS" or dtype.itemsize == 0 or min(shape, default=0) < 0:
         return f"holds {dtype}; save it as numbers or fixed-width strings"
+    # numpy allocates what a header claims before it reads.
     size = math.prod(shape) * dtype.itemsize
     if size != file_size - file.tell():
         return f"claims the shape {list(shape)}, which does not match its size; create it again"

@@ -28,7 +28,6 @@ _KINDS = "a folder, nor a .npz, .npy, .parquet, .arrow, .tar, .zip, .csv, .h5 or
 
 
 def _reader_of_arrays(read: Callable[[Path], dict[str, NDArray[np.generic]]]) -> Reader:
-    """Return the reader of files that hold arrays by key."""
     return lambda files, source, labels: read_arrays_by_key(read(files[0]), source)
 
 

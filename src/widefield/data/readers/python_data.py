@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples
-from widefield.data.labels.arrays import as_labels
+from widefield.data.labels.arrays import read_label_arrays
 from widefield.data.labels.folders import printable_path
 from widefield.data.readers.arrays import as_pixels
 from widefield.data.readers.tables import read_table
@@ -58,21 +59,19 @@ def read_list(images: Sequence[object]) -> Examples:
     """
     if not images:
         raise ValueError("the list of images is empty: give paths or PIL images")
-    files: list[Encoded] = []
     for i, image in enumerate(images):
         if not isinstance(image, str | os.PathLike | Image.Image):
             raise ValueError(
                 f"item {i} of the list is of type {type(image).__name__}: give paths or PIL "
                 "images, or stack arrays into one array [n, H, W, C]"
             )
-        files.append(image if isinstance(image, Image.Image) else Path(image))
+    files: list[Encoded] = [x if isinstance(x, Image.Image) else Path(str(x)) for x in images]
     names = [
         f"image {i}" if isinstance(file, Image.Image) else printable_path(str(file))
         for i, file in enumerate(files)
     ]
     paths = [file for file in files if isinstance(file, Path)]
-    is_on_disk = len(paths) == len(files)
-    origin = partial(digest_of_files, paths) if is_on_disk else None
+    origin = partial(digest_of_files, paths) if len(paths) == len(files) else None
     return Examples(names=names, files=files, origin=origin)
 
 
@@ -93,7 +92,6 @@ class Items(Sequence[Encoded]):
 
 
 def _pair(item: Any) -> tuple[Any, Any]:
-    """Return image and label of an item."""
     if isinstance(item, tuple | list):
         return item[0], item[1] if len(item) > 1 else None
     return item, None
@@ -123,28 +121,16 @@ def _read_items(data: Any) -> Examples:
             )
     if pixels and len(pixels) < len(data):
         raise ValueError("some items are PIL images and others arrays: give one of the two")
-    notes: tuple[str, ...] = ()
-    array_of_all = None
-    if pixels:
-        array_of_all, notes = as_pixels(np.stack(pixels), "images of the data set")
-    task, classes = _task(labels, getattr(data, "classes", None))
-    return Examples(
-        names=Names.of_rows(len(data)),
-        labels=task,
-        classes=classes,
-        pixels=array_of_all,
-        files=None if pixels else Items(data),
-        notes=notes,
-    )
-
-
-def _task(labels: list[Any], names: Any) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
-    """Return the task `class` of the labels of items, if they are class ids or text."""
-    if any(not isinstance(label, int | str | np.integer) for label in labels):
-        return {}, {}
-    known = np.array(names) if isinstance(names, list | tuple) and names else None
-    ids, classes = as_labels(np.array(labels), "class", len(labels), known, "classes")
-    return {"class": ids}, {"class": classes}
+    arrays: dict[str, NDArray[Any]] = {}
+    if all(isinstance(label, int | str | np.integer) for label in labels):
+        arrays["class"] = np.array(labels)
+        if isinstance(names := getattr(data, "classes", None), list | tuple) and names:
+            arrays["classes"] = np.array(names)
+    tasks = {"class": ("class", "classes")} if arrays else {}
+    if not pixels:
+        return Examples(**vars(read_label_arrays(len(data), arrays, tasks)), files=Items(data))
+    stacked, notes = as_pixels(np.stack(pixels), "images of the data set")
+    return Examples(**vars(read_label_arrays(len(data), arrays, tasks, notes)), pixels=stacked)
 
 
 def _is_folder(data: Any) -> bool:
@@ -152,24 +138,19 @@ def _is_folder(data: Any) -> bool:
 
 
 def _read_folder(data: Any) -> Examples:
-    """Read the files of an `ImageFolder`, in its order."""
     files = [Path(path) for path, _ in data.samples]
-    ids, names = np.array([k for _, k in data.samples]), np.array(list(data.classes))
-    labels, classes = as_labels(ids, "class", len(files), names, "classes")
-    has_transforms = getattr(data, "transforms", None) is not None
-    note = "the files are read without the transforms of the ImageFolder: views augment"
-    return Examples(
-        names=Names(printable(str(file.relative_to(data.root))) for file in files),
-        labels={"class": labels},
-        classes={"class": classes},
-        files=files,
-        origin=partial(digest_of_files, files),
-        notes=(note,) if has_transforms else (),
-    )
+    arrays = {"class": np.array([k for _, k in data.samples]), "classes": np.array(data.classes)}
+    table = read_label_arrays(len(files), arrays, {"class": ("class", "classes")})
+    names = Names(printable(str(file.relative_to(data.root))) for file in files)
+    if getattr(data, "transforms", None) is not None:
+        table = table.with_notes(
+            "the files are read without the transforms of the ImageFolder: views augment"
+        )
+    origin = partial(digest_of_files, files)
+    return Examples(**vars(replace(table, names=names)), files=files, origin=origin)
 
 
 def _read_hugging_face(data: Any) -> Examples:
-    """Read the table of a `datasets.Dataset`."""
     if not hasattr(data, "data") or not hasattr(data, "flatten_indices"):
         raise ValueError(
             f"a {type(data).__name__} of Hugging Face is no single table: choose a split, and save "

@@ -60,6 +60,7 @@ def fetch(url: str) -> Path:
                 draft.rename(local)
             finally:
                 draft.unlink(missing_ok=True)
+        # The time of the folder is that of the last use, by which copies are removed.
         local.parent.touch()
         _prune(local.parent, limit)
     except CacheError:
@@ -70,7 +71,6 @@ def fetch(url: str) -> Path:
 
 
 def _limit() -> float:
-    """Return the most bytes of copied files."""
     text = os.environ.get(_LIMIT_VARIABLE, str(_LIMIT_GB))
     try:
         limit = float(text)
@@ -136,7 +136,6 @@ def read_remote_folder(url: str, *, labels: bool) -> Examples:
 
 
 def _system_of(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL and the path in it."""
     import fsspec
 
     try:

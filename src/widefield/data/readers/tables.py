@@ -69,6 +69,7 @@ class ParquetImages(Sequence[Encoded]):
         return self._read(group)[int(index) - int(self._starts[group])]
 
     def _read(self, group: int) -> ArrowImages:
+        # Locked while it reads: threads that ask for neighboring rows would each decode the group.
         with self._lock:
             if group not in self._kept:
                 number, part = self._groups[group]
@@ -244,7 +245,7 @@ def _read_arrow(file: Path) -> pa.Table:
     check_plain_file(file, largest=sys.maxsize)
     try:
         source = pa.memory_map(str(file))
-        try:
+        try:  # `datasets` writes streams, other programs files
             return pa.ipc.open_stream(source).read_all()
         except pa.ArrowInvalid:
             source.seek(0)

@@ -68,6 +68,7 @@ class Slices(Sequence[Encoded]):
         return len(self._file)
 
     def __getitem__(self, index: Any) -> Any:
+        # pread has no position, so threads share a descriptor.
         size = int(self._size[index])
         content = os.pread(self._open(int(self._file[index])), size, int(self._offset[index]))
         if len(content) < size:
