@@ -26,9 +26,6 @@ def read_label_arrays(
 
     `tasks` are task -> key of its labels in `arrays`, and key of its class names, which may be
     absent.
-
-    Raises:
-        ValueError: an array has another length, or holds neither labels nor numbers.
     """
     table = Table(names=Names.of_rows(n), notes=notes)
     for task, (key, names_key) in tasks.items():

@@ -67,11 +67,7 @@ class TextColumn:
         return np.array([*ids, -1], dtype=np.int64)[self.codes], names
 
     def numbers(self, present: Collection[str]) -> Target:
-        """Return the number of each cell whose text is one of `present`.
-
-        Raises:
-            ValueError: one of them is no number.
-        """
+        """Return the number of each cell whose text is one of `present`."""
         numbers = numbers_of(present)
         if numbers is None:
             wrong = next(x for x in self.texts if x in present and numbers_of([x]) is None)
@@ -85,9 +81,6 @@ class TextColumn:
         """Return the labels of each cell whose text is one of `present`.
 
         They are between the separators; a separator alone is no label.
-
-        Raises:
-            ValueError: no cell has a label.
         """
         mark = separator_of(present)
         parts = {cell: {part.strip() for part in cell.split(mark)} - {""} for cell in present}
@@ -186,11 +179,7 @@ def _from_text(column: pa.ChunkedArray, task: str, notes: list[str]) -> Classes 
 
 
 def read_split(columns: pa.Table, source: str) -> NDArray[np.bool_] | None:
-    """Return which rows the column `split` assigns to the split `test`; None without such a column.
-
-    Raises:
-        ValueError: another word than `train` and `test`.
-    """
+    """Return which rows the column `split` assigns to `test`; None without such a column."""
     if _SPLIT not in columns.column_names:
         return None
     words = [str(word).lower() for word in pc.unique(columns[_SPLIT]).to_pylist()]

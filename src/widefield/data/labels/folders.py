@@ -35,9 +35,6 @@ def read_folders(
         source: name of this folder in messages.
         names: of the examples; default: the paths.
         labels: whether labels come from elsewhere, so that folders are no classes.
-
-    Raises:
-        ValueError: the folders are splits.
     """
     table = Table(names=Names(map(printable_path, paths)) if names is None else names)
     if labels:

@@ -13,9 +13,6 @@ def match_paths(
     """Return path -> name of an example of the folder `base`, for the paths that match one.
 
     `source` is the name of the table of these paths in messages.
-
-    Raises:
-        ValueError: a path matches two examples.
     """
     known = set(names)
     if known.issuperset(paths):

@@ -66,11 +66,7 @@ def _as_array(key: str, value: Array) -> NDArray[np.generic]:
 
 
 def read_arrays_by_key(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
-    """Read arrays by key, as `.npz` files have them.
-
-    Raises:
-        ValueError: no key holds examples, or an array is of another shape or type.
-    """
+    """Read arrays by key, as `.npz` files have them."""
     if "audio" in arrays:
         recordings = of_pack(arrays, source)
         tasks = {"class": ("labels", "classes"), "speaker": ("speakers", "speaker_names")}
@@ -134,10 +130,6 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
     Accepts [n, H, W], [n, H, W, C] or [n, C, H, W] with 1 to 64 channels. If the shape is
     ambiguous, channels are last. Floats in [0, 1] of up to 4 channels and bool become uint8. Others
     and 16 bits keep their values, for `data.decode.values`.
-
-    Raises:
-        ValueError: another shape or type, values that are not finite, or three dimensions that may
-            be one color image.
     """
     if x.ndim not in (3, 4) or 0 in x.shape:
         raise ValueError(
@@ -221,9 +213,6 @@ def as_windows(x: NDArray[np.generic], key: str) -> NDArray[np.float32]:
     """Convert windows [n, channels, time] to float32 [n, 1, time, channels].
 
     [n, time] is one channel. Values keep their units: the encoder normalizes each channel.
-
-    Raises:
-        ValueError: another shape or type, fewer than 16 steps, or NaN or infinity.
     """
     x = x[:, None, :] if x.ndim == 2 else x
     if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "iuf":

@@ -60,12 +60,7 @@ class ImagesInFile:
 
 
 def read_hdf5(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Read the arrays of an HDF5 file by key.
-
-    Raises:
-        ValueError: the extra is missing, or the file is damaged, or has arrays beside its images
-            that are larger than memory.
-    """
+    """Read the arrays of an HDF5 file by key."""
     with _errors(path, "HDF5"):
         import h5py
 
@@ -78,11 +73,7 @@ def read_hdf5(path: Path) -> dict[str, NDArray[np.generic]]:
 
 
 def read_zarr(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Read the arrays of a Zarr group by key.
-
-    Raises:
-        ValueError: as `read_hdf5`.
-    """
+    """Read the arrays of a Zarr group by key."""
     with _errors(path, "Zarr"):
         import zarr
 

@@ -20,10 +20,6 @@ def fetch(name: str) -> None:
     are read. So the data may be larger than the memory, and their order is that of the files. Of
     `hf:OWNER/NAME/SPLIT[:N]` the first N examples are streamed into one Parquet file, so that the
     whole may be larger than the disk.
-
-    Raises:
-        ValueError: the package is missing, or the data set cannot be fetched.
-        CacheError: the cache cannot be written.
     """
     path, split, count = _parts(name)
     target = _target(path, split, count)
@@ -54,11 +50,7 @@ def fetch(name: str) -> None:
 
 
 def kept_path(name: str) -> Path:
-    """Return the folder or file of a data set, a split or the first examples that `fetch` saved.
-
-    Raises:
-        ValueError: it was not fetched, or has several splits or not this one.
-    """
+    """Return the folder or file of a data set, a split or the first examples that `fetch` saved."""
     path, split, count = _parts(name)
     target = _target(path, split, count)
     if not target.exists():

@@ -52,10 +52,6 @@ def read_folder(folder: Path, *, labels: bool = False) -> Examples:
     files and folders are skipped, and so are folders that other programs write and those of masks
     beside others. Links are followed, each folder once. Special files and other suffixes are
     counted in a note. With `labels` from elsewhere, folders are no classes.
-
-    Raises:
-        ValueError: no files, both images and sounds, an unreadable folder, or subfolders that are
-            splits.
     """
     kind_of = {
         **dict.fromkeys(image_suffixes(), "images"),

@@ -34,9 +34,6 @@ def read_manifest(file: Path) -> Examples:
 
     Paths are relative to the folder of the table, or URLs. No listed file is opened: those that are
     missing count as unreadable. Of repeated paths the first counts.
-
-    Raises:
-        ValueError: the file is no table, or has no column of paths.
     """
     source = f"'{printable(str(file))}'"
     table = pq.read_table(file) if file.suffix.lower() == ".parquet" else _read_csv(file)

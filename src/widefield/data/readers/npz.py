@@ -24,12 +24,7 @@ _HEADERS = {
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Read all arrays of a `.npz` file by key.
-
-    Raises:
-        ValueError: not a `.npz` file, or a member is damaged, encrypted, not an array of plain
-            values, a duplicate, or too large for the memory.
-    """
+    """Read all arrays of a `.npz` file by key."""
     error = ValueError(f"'{path}' is not a readable .npz file; make one by numpy.savez")
     if not path.is_file():  # opening a pipe would block
         raise error
@@ -58,11 +53,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
 
 
 def read_npy(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Read the images of a `.npy` file, as a read-only memory map, under the key `x`.
-
-    Raises:
-        ValueError: not a `.npy` file, damaged, or not an array of plain values.
-    """
+    """Read the images of a `.npy` file, as a read-only memory map, under the key `x`."""
     problem: str | None = _NO_ARRAY
     if path.is_file():
         with path.open("rb") as file:

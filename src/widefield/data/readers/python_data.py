@@ -32,9 +32,6 @@ def read_object(data: object) -> Examples | None:
     - torchvision's `ImageFolder`, whose files are read without its transforms;
     - a Hugging Face `Dataset` or a `pyarrow.Table` with a column of encoded images;
     - a list of paths or of PIL images.
-
-    Raises:
-        ValueError: its items are no images of a known type.
     """
     if isinstance(data, pa.Table):
         return read_table(data, "the table")
@@ -49,9 +46,6 @@ def read_object(data: object) -> Examples | None:
 
 def read_list(images: Sequence[object]) -> Examples:
     """Return a list of paths or of PIL images as examples, in its order, without labels.
-
-    Raises:
-        ValueError: it is empty, or has something else in it.
 
     Example:
         >>> read_list([Image.new("RGB", (8, 8)), "photo.jpg"]).names

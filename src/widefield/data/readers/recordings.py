@@ -39,11 +39,7 @@ class Recordings:
 
 
 def of_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
-    """Read a pack of clips: concatenated `audio`, `offsets` [n + 1] and `sample_rate`.
-
-    Raises:
-        ValueError: a key is missing or invalid.
-    """
+    """Read a pack of clips: concatenated `audio`, `offsets` [n + 1] and `sample_rate`."""
     missing = {"offsets", "sample_rate"} - arrays.keys()
     if missing:
         raise ValueError(
@@ -57,11 +53,7 @@ def of_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
 
 
 def split_at(offsets: NDArray[np.generic], size: int) -> list[slice]:
-    """Return the slices between `offsets` [n + 1] of an array with `size` items.
-
-    Raises:
-        ValueError: the offsets are not integers that rise from 0 to at most `size`.
-    """
+    """Return the slices between `offsets` [n + 1] of an array with `size` items."""
     if offsets.dtype.kind not in "iu" or offsets.ndim != 1 or len(offsets) < 2:
         raise ValueError(
             f"key 'offsets' is {offsets.dtype} {list(offsets.shape)}; expected integers [n + 1]"
@@ -73,11 +65,7 @@ def split_at(offsets: NDArray[np.generic], size: int) -> list[slice]:
 
 
 def of_array(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
-    """Read sounds of one length: `sounds` [n, time] and `sample_rate`.
-
-    Raises:
-        ValueError: a key is missing or invalid.
-    """
+    """Read sounds of one length: `sounds` [n, time] and `sample_rate`."""
     if "sample_rate" not in arrays:
         raise ValueError(f"{source} holds sounds without key 'sample_rate', in Hz")
     samples = as_samples(arrays["sounds"], "sounds")
@@ -87,11 +75,7 @@ def of_array(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
 
 
 def as_samples(x: NDArray[np.generic], key: str) -> NDArray[np.int16]:
-    """Return samples as int16; floats are in [-1, 1].
-
-    Raises:
-        ValueError: another type, values outside [-1, 1], or NaN or infinity.
-    """
+    """Return samples as int16; floats are in [-1, 1]."""
     if x.dtype == np.int16:
         return x.astype(np.int16, copy=False)
     if x.dtype.kind != "f":

@@ -39,11 +39,6 @@ def fetch(url: str) -> Path:
     """Copy the file of a URL into the cache, if the copy there is not current, and return its path.
 
     The copies that were used least recently are removed where all exceed the limit.
-
-    Raises:
-        ValueError: it does not exist or cannot be read, the package of its protocol is missing, or
-            the limit is no number.
-        CacheError: the cache cannot be written.
     """
     system, path = _system_of(url)
     limit = _limit()
@@ -98,11 +93,7 @@ def _prune(current: Path, limit: float) -> None:
 
 
 def is_folder(url: str) -> bool:
-    """Return whether a URL is a folder, or the common beginning of several files.
-
-    Raises:
-        ValueError: the package of its protocol is missing, or it cannot be read.
-    """
+    """Return whether a URL is a folder, or the common beginning of several files."""
     system, path = _system_of(url)
     try:
         return bool(system.isdir(path))
@@ -111,11 +102,7 @@ def is_folder(url: str) -> bool:
 
 
 def read_remote_folder(url: str, *, labels: bool) -> Examples:
-    """Read the images below a URL, whose folders are classes as on a disk.
-
-    Raises:
-        ValueError: there are none, or they cannot be listed.
-    """
+    """Read the images below a URL, whose folders are classes as on a disk."""
     system, root = _system_of(url)
     try:
         found = system.find(root, detail=True)

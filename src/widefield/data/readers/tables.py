@@ -100,9 +100,6 @@ def read_tables(files: Sequence[Path], source: str) -> Examples:
 
     One column holds the encoded images, a column `path` their names, `split` their split; the other
     columns are tasks.
-
-    Raises:
-        ValueError: a file is damaged or of other columns, or no column holds images.
     """
     if files[0].suffix.lower() != ".parquet":
         tables = [_read_arrow(file) for file in files]
@@ -117,11 +114,7 @@ def read_tables(files: Sequence[Path], source: str) -> Examples:
 
 
 def read_table(table: pa.Table, source: str) -> Examples:
-    """Read a table in memory, or one that is memory-mapped.
-
-    Raises:
-        ValueError: no column holds images.
-    """
+    """Read a table in memory, or one that is memory-mapped."""
     image = _image_column(table.schema, source)
     return _examples(table.drop_columns([image]), ArrowImages(table[image]), table.schema, source)
 
@@ -132,11 +125,7 @@ def is_saved(folder: Path) -> bool:
 
 
 def saved_files(folder: Path) -> list[Path]:
-    """Return the Arrow files of a folder that `datasets.Dataset.save_to_disk` wrote.
-
-    Raises:
-        ValueError: it is damaged, or holds several splits.
-    """
+    """Return the Arrow files of a folder that `datasets.Dataset.save_to_disk` wrote."""
     if (folder / "dataset_dict.json").is_file():
         splits = _json(folder / "dataset_dict.json").get("splits", [])
         example = next((split for split in splits if "train" in split), "train")
@@ -152,11 +141,7 @@ def saved_files(folder: Path) -> list[Path]:
 
 
 def read_schema(file: Path) -> pa.Schema:
-    """Return the columns of a Parquet file.
-
-    Raises:
-        ValueError: it is no Parquet file, or cannot be read.
-    """
+    """Return the columns of a Parquet file."""
     check_plain_file(file, largest=sys.maxsize)
     try:
         return pq.read_schema(file)
@@ -255,11 +240,7 @@ def _read_arrow(file: Path) -> pa.Table:
 
 
 def read_windows(file: Path) -> dict[str, NDArray[np.generic]]:
-    """Read a Parquet file: column `window` [channels][time] a row; other columns are tasks.
-
-    Raises:
-        ValueError: it cannot be read, has gaps, or windows of unequal length.
-    """
+    """Read a Parquet file: column `window` [channels][time] a row; other columns are tasks."""
     try:
         table = pq.read_table(file)
     except (pa.ArrowException, OSError) as error:

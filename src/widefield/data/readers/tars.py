@@ -92,9 +92,6 @@ def read_tars(files: Sequence[Path], source: str, labels: bool = False) -> Examp
     A shard has members `KEY.jpg` beside `KEY.cls`, a class id, or `KEY.json`, a task for each
     entry. Examples are in the order of the shards, sorted by name in each. Members are found by
     their headers alone, and no image is read.
-
-    Raises:
-        ValueError: a file is no plain tar file, or no member is an image.
     """
     suffixes = image_suffixes()
     members: list[_Member] = []
@@ -235,11 +232,7 @@ class ZipImages(Sequence[Encoded]):
 
 
 def read_zip(files: Sequence[Path], source: str, labels: bool = False) -> Examples:
-    """Read a zip file of images in folders, which are classes as on a disk.
-
-    Raises:
-        ValueError: the file is no zip file, is encrypted, or holds no images.
-    """
+    """Read a zip file of images in folders, which are classes as on a disk."""
     try:
         archive = zipfile.ZipFile(files[0])
     except Exception as error:  # a damaged directory may raise any error
