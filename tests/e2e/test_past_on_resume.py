@@ -66,7 +66,7 @@ def forget_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
         return dataset, None if growth is None else replace(growth, warmup_epochs=None)
 
     original = resume.in_order
-    monkeypatch.setattr("widefield.workflows.pretrain.in_order", in_order)
+    monkeypatch.setattr("widefield.workflows.resume.in_order", in_order)
 
 
 def test_more_epochs_while_examples_join_leave_the_warm_up(begun: Path, tmp_path: Path) -> None:

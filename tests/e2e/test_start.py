@@ -224,7 +224,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(run: Path, tmp_pa
 
 @pytest.mark.parametrize(
     ("owner", "before"),
-    [(RunFolder, "write_settings"), (RunFolder, "rename_init"), (Manifest, "write")],
+    [(RunFolder, "write_settings"), (RunFolder, "finish_start"), (Manifest, "write")],
 )
 def test_a_run_killed_as_it_begins_takes_no_folder(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, before: str

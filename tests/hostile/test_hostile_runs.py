@@ -21,6 +21,7 @@ from widefield.core.plain_yaml import MAX_BYTES, MAX_DEPTH, read_yaml, yaml_text
 from widefield.train import checkpoint
 from widefield.train.run_dir import FORMAT, RunFolder
 from widefield.train.step import StepMetrics
+from widefield.workflows import start
 from widefield.workflows.pretrain import pretrain
 
 IMAGES = images()
@@ -287,13 +288,13 @@ def test_a_run_that_finished_meanwhile_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Callable[[int], Path]
 ) -> None:
     """It ends while this one still reads its images."""
-    finished, run, read = whole(2), tmp_path / "run", MODULE["open_dataset"]
+    finished, run, read = whole(2), tmp_path / "run", start.open_dataset
 
     def slowly(*args: object, **options: object) -> object:
         shutil.copytree(finished, run)
         return read(*args, **options)
 
-    monkeypatch.setitem(MODULE, "open_dataset", slowly)
+    monkeypatch.setattr(start, "open_dataset", slowly)
     with pytest.raises(ValueError, match="already holds a run"):
         pretrain(IMAGES, out=run, **SMALL)
     assert content(run) == content(finished)

@@ -44,7 +44,6 @@ from widefield.probes.wide import has_stages, wide_or_none
 from widefield.train.build import DataInfo, build
 from widefield.train.distributed import single_process
 from widefield.train.loop import Trainer
-from widefield.train.threads import fastest_for, limited_threads
 
 CEILING_STEPS = 600
 """Training steps of a ceiling."""
@@ -411,8 +410,7 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
     recipe, _ = resolve("default", settings, info)
     state = build(recipe, DataInfo.of(dataset), device=device, encoder=encoder)
     trainer = Trainer(state, compute=single_process(device), loader=loader)
-    with limited_threads(fastest_for(encoder, image_batch(dataset.images[:batch_size], device))):
-        trainer.fit(epochs, on_step=lambda metrics: None, on_epoch=lambda metrics: None)
+    trainer.fit(epochs, on_step=lambda metrics: None, on_epoch=lambda metrics: None)
     return encoder.eval()
 
 

@@ -19,27 +19,39 @@ LONG_METHOD = "row-contrast"
 DEFAULT_VIEWS = "moderate"
 """Views of `DEFAULT_METHOD` for images, in runs of random weights below `LONG_RUN_STEPS`."""
 
+# Moderate views were measured up to 780 steps (study `equal-time-50000`). From 3,000 steps on other
+# settings change too (`BALANCE_BY_STEPS`), so these runs keep the views they were measured with.
 LONG_RUN_STEPS = 3000
 """Steps from which a run does not take `DEFAULT_VIEWS`; they were measured up to 780 steps."""
 
+# After many visits a row is a better positive than a second view, and one view costs less (study
+# `run-length`, which has the method that measured better at each length).
 LONG_RUN_EPOCHS = 40
 """Epochs from which the rows of a head give better features than a second view."""
 
+# Chosen between the 19 steps of 5,000 images in study `run-length`, where row-contrast is better in
+# long runs, and the 195 of 50,000, where it keeps less of a digit.
 MAX_STEPS_BETWEEN_VISITS = 64
 """Steps per epoch up to which that holds, the age of a row in steps."""
 
 MIN_EPOCHS = {"row-contrast": 10, "s-diet": 10, "diet": 10}
 """Method -> smallest number of epochs; 1 for others."""
 
+# The shortest runs of study `budgets` are less accurate than raw pixels (37 %) with most methods.
+# The bound was chosen by hand.
 FEW_STEPS = 200
 """Steps below which features may be worse than raw pixels."""
 
+# Of 500 and of 2,000 images, batches of 64 are the most accurate (study `batch-size`), and 16 steps
+# an epoch choose them for both.
 STEPS_PER_EPOCH = 16
 """Smallest number of steps of an epoch with few examples."""
 
 SMALLEST_BATCH = 64
 """Batch size below which more steps do not help."""
 
+# The best of 0.01 to 1 in study `learning-rates`: with batch norm 0.3 to 1, others 0.03. Rows keep
+# the method's own rate (study `row-rates`), so `resolve` divides their multiple by this one.
 LR_SCALES: dict[Family, float] = {
     "networks with batch norm": 1.0,
     "networks without batch norm": 0.03,
@@ -65,6 +77,8 @@ class Balance(NamedTuple):
     cross_entropy_weight: float
 
 
+# A large weight learns the class faster and keeps less of a planted digit. From 600 steps on scale
+# 20 keeps more of it at the same class accuracy (study `contrast-weights`).
 BALANCE_BY_STEPS = {
     0: Balance(view_contrast.LOGIT_SCALE, view_contrast.CROSS_ENTROPY_WEIGHT),
     600: Balance(logit_scale=20.0, cross_entropy_weight=30.0),

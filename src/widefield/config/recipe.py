@@ -4,7 +4,7 @@ The same names are the arguments of `widefield.pretrain` and the options of `wid
 `run.yaml` nests them. Each setting has its default in one place.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, Self
 
@@ -193,9 +193,18 @@ def _check_setting(
     known = settings_by_name()
     settings = (*PARTS, *encoder.flat(), *RUN_SETTINGS, *known)
     check_name("setting", name, settings, list_command="run.yaml")
-    *others, last = known[name]
-    methods = f"{', '.join(others)} and {last}" if others else last
     raise ValueError(
         f"{option(name)} is not a setting of {method.name} with views {views.names}: it is one of "
-        f"{methods}"
+        f"{listed(known[name])}"
     )
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as in a sentence.
+
+    Example:
+        >>> listed(["byol", "moco", "simclr"])
+        'byol, moco and simclr'
+    """
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

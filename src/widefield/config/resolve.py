@@ -103,6 +103,12 @@ def resolve(
     """
     unset = _unset(recipe, overrides)
     result = check(recipe, overrides, planted=context.planted, init=context.init)
+    # The order is important: each rule reads what those before it chose.
+    # 1. Precision and encoder: by the device and the kind of the examples alone.
+    # 2. Batch size: by the number of examples. It gives the number of steps.
+    # 3. Method: by epochs and steps. It says which settings there are.
+    # 4. Views, balance of the loss and place of the rows: by the method and the steps.
+    # 5. Learning rates: a multiple of the method's, by the family of the encoder.
     bf16 = result.precision == "bf16" or (result.precision == "auto" and context.bf16)
     kind = context.inputs.kind
     encoder = result.encoder.resolved(context.device, kind)
@@ -120,9 +126,8 @@ def resolve(
         views = views_for(result.method.name, steps=steps, init=result.init, kind=kind)
         result = result.changed({"views": views})
     feature_dim = context.feature_dim or encoder.width(context.inputs)
-    method = with_balance(result.method, steps=steps).placed(
-        context.examples, feature_dim, context.memory
-    )
+    method = with_balance(result.method, steps=steps)
+    method = method.placed(context.examples, feature_dim, context.memory)
     result = _with_rates(replace(result, method=method), unset)
     if result.warmup_steps is not None and result.warmup_steps >= steps > 0:
         raise ValueError(
@@ -174,14 +179,17 @@ def _unset(recipe: str | Recipe, overrides: Mapping[str, Any]) -> frozenset[str]
     A `MethodConfig` has its own rates, and `lr` sets the rate of the rows too.
     """
     method = overrides.get("method", AUTO)
-    named = isinstance(method, str) and "lr" not in overrides
-    rates = frozenset({"lr", "head_lr_scale"} - overrides.keys() if named else ())
+    has_rates = not isinstance(method, str) or "lr" in overrides
+    rates = set[str]() if has_rates else {"lr", "head_lr_scale"}
+    unset = set[str]()
     if isinstance(recipe, Recipe) and method not in (AUTO, recipe.method.name):
-        return rates  # those of the recipe are those of its method
-    if recipe != "default":
-        return frozenset()
-    auto = {"method"} if method == AUTO else set()
-    return rates | {"batch_size", "views"} - overrides.keys() | auto
+        unset = rates  # those of the recipe are for its own method
+    elif recipe == "default":
+        unset = rates | {"batch_size", "views"}
+    unset -= overrides.keys()
+    if recipe == "default" and method == AUTO:
+        unset.add("method")  # which may be given by its name `auto`
+    return frozenset(unset)
 
 
 def _check_combination(recipe: Recipe, overrides: Mapping[str, Any]) -> None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from widefield.config.recipe import Recipe
 from widefield.core.errors import option
 from widefield.core.form import Form
 from widefield.core.names import printable
@@ -16,12 +15,10 @@ from widefield.encoders import (
     cached_weights,
     download_weights,
     is_own,
-    load_encoder,
     load_module,
     own_encoder,
 )
 from widefield.inference.open_encoder import EncoderSpec, encoder_name, open_encoder
-from widefield.train.run_dir import RunFolder
 
 _PREFIXES = ("timm:", "torchvision:")
 
@@ -112,15 +109,3 @@ def check_published(name: str, *, download: bool) -> None:
             f"them, or give a file of them, FILE@{name.removeprefix('timm:')}"
         )
     download_weights(name)
-
-
-def saved_init(folder: RunFolder, recipe: Recipe) -> Encoder | None:
-    """Load the initial encoder of a run, as it was before the first step; None without `init`.
-
-    Raises:
-        ValueError: it is missing or damaged.
-    """
-    if recipe.init is None:
-        return None
-    folder.rename_init()
-    return load_encoder(folder.init_folder)

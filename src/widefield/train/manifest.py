@@ -5,18 +5,20 @@ import json
 import os
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
-from math import inf
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from annotated_types import Ge
 from numpy.typing import NDArray
 
 from widefield.core.errors import option
 from widefield.core.files import write_atomically
 from widefield.core.memory import check_memory
+from widefield.core.settings import Settings
 from widefield.data import Dataset
 from widefield.data.skipped import EXCLUDED
 
@@ -24,18 +26,18 @@ _METADATA = b"widefield"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growth:
+class Growth(Settings):
     """When examples were added to a run."""
 
-    first: int
+    first: Annotated[int, Ge(1)]
     """Examples at the start, whose mean and deviation the encoder keeps."""
-    epoch: int = 0
+    epoch: Annotated[int, Ge(0)] = 0
     """Finished epochs when the others were added."""
-    step: int = 0
+    step: Annotated[int, Ge(0)] = 0
     """Steps taken by then."""
-    warmup_steps: int | None = None
+    warmup_steps: Annotated[int | None, Ge(0)] = None
     """Steps of the warm-up at that time; None before."""
-    warmup_epochs: float | None = None
+    warmup_epochs: Annotated[float | None, Ge(0)] = None
     """Epochs of the warm-up with which the run began; None if it is not in the file."""
 
 
@@ -91,18 +93,9 @@ class Manifest:
         """
         metadata = self._read("path").schema.metadata or {}
         try:
-            growth = Growth(**json.loads(metadata[_METADATA]))
+            return Growth(**json.loads(metadata[_METADATA]))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(CHANGED_MESSAGE.format(self.file)) from error
-        counts = [growth.first, growth.epoch, growth.step]
-        if growth.warmup_steps is not None:
-            counts.append(growth.warmup_steps)
-        epochs = growth.warmup_epochs
-        is_valid_warmup = epochs is None or (type(epochs) in (int, float) and 0 <= epochs < inf)
-        is_count = all(type(count) is int and count >= 0 for count in counts)
-        if not (is_count and is_valid_warmup) or growth.first < 1:
-            raise ValueError(CHANGED_MESSAGE.format(self.file))
-        return growth
 
     def checksum(self) -> str:
         """Return the checksum of the file.

@@ -41,17 +41,17 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
     Biases and the weights of norms are decayed with `decay_bias_and_norm` only.
 
     Parameters without gradient, such as those of a target network, are left out. Each group has
-    `lr_scale`, its learning rate as a multiple of the schedule's: 1, or the method's
-    `head_lr_scale` for a dense per-example head.
+    `lr_scale`, as `lr_scales` gives it.
     """
     head = model.method.head_parameters()
     head_ids = {id(p) for p in head}
-    scales = init_lr_scales(model.encoder, recipe)
+    scales = lr_scales(model, recipe)
     groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for p in model.parameters():
         if p.requires_grad and id(p) not in head_ids:
             decayed = p.ndim > 1 or recipe.decay_bias_and_norm
-            groups.setdefault((not decayed, scales.get(p, 1.0)), []).append(p)
+            groups.setdefault((not decayed, scales[p]), []).append(p)
+    # The order of the groups is that of the states in a checkpoint.
     param_groups: list[dict[str, Any]] = [
         {
             "params": groups[plain, scale],
@@ -61,9 +61,8 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
         for plain, scale in sorted(groups)
     ]
     if head:
-        scale = model.method.head_lr_scale
         param_groups.append(
-            {"params": head, "weight_decay": recipe.weight_decay, "lr_scale": scale}
+            {"params": head, "weight_decay": recipe.weight_decay, "lr_scale": scales[head[0]]}
         )
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(param_groups, lr=recipe.method.lr, momentum=_MOMENTUM, fused=True)
@@ -76,19 +75,28 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
     return torch.optim.AdamW(param_groups, lr=recipe.method.lr, fused=True)
 
 
-def init_lr_scales(encoder: nn.Module, recipe: Recipe) -> dict[nn.Parameter, float]:
-    """Return the learning rate of each parameter with initial weights, relative to the run's.
+def lr_scales(model: PretrainModel, recipe: Recipe) -> dict[nn.Parameter, float]:
+    """Return the learning rate of each parameter as a multiple of the run's.
 
-    scale = init_lr_scale layer_decay^(L - l)    in layer l of 0..L; empty for random weights
+    In step t a parameter p has the learning rate
+
+        lr(p, t) = lr schedule(t) scale(p)
+
+        lr       = rate of the method x multiple of the encoder's family, unless the user gives it
+                   (`LR_SCALES` of config/defaults.py, by `resolve`)
+        schedule = warm-up, then half a cosine, in [0, 1] (`learning_rates`)
+        scale    = init_lr_scale layer_decay^(L - l)    initial weights, in layer l of 0..L
+                   head_lr_scale                        rows of a dense per-example head
+                   1                                    all others
     """
-    if recipe.init is None:
-        return {}
-    layers, parameters = layer_names(encoder), dict(encoder.named_parameters())
-    return {
-        parameters[name]: recipe.init_lr_scale * recipe.layer_decay ** (len(layers) - 1 - depth)
-        for depth, names in enumerate(layers)
-        for name in names
-    }
+    scales = dict.fromkeys(model.parameters(), 1.0)
+    scales |= dict.fromkeys(model.method.head_parameters(), model.method.head_lr_scale)
+    if recipe.init is not None:
+        layers, parameters = layer_names(model.encoder), dict(model.encoder.named_parameters())
+        for depth, names in enumerate(layers):
+            scale = recipe.init_lr_scale * recipe.layer_decay ** (len(layers) - 1 - depth)
+            scales |= {parameters[name]: scale for name in names}
+    return scales
 
 
 def freeze_init(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:

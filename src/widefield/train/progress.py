@@ -1,12 +1,13 @@
-"""Progress of a run: a progress bar, tables of metrics, TensorBoard."""
+"""Progress of a run: a progress bar, tables of metrics, TensorBoard, and Lightning's loggers."""
 
 import csv
+import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Literal, Self, get_args
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -15,8 +16,11 @@ from torch.utils.tensorboard import SummaryWriter
 
 from widefield.core.files import check_plain_file, write_atomically
 from widefield.core.lines import format_duration
-from widefield.train.loggers import LoggerName, open_logger
+from widefield.core.names import check_name, printable
 from widefield.train.step import StepMetrics
+
+LoggerName = Literal["wandb", "mlflow"]
+"""Weights & Biases, MLflow; `metrics.csv` and TensorBoard's files are written anyway."""
 
 SECONDS_BETWEEN_LOSSES = 1.0  # because reading the loss waits for the device
 
@@ -29,6 +33,11 @@ RISING_LOSS = (
 )
 
 
+def print_line(console: Console, line: str) -> None:
+    """Print a line as it is: names of files may hold what looks like markup, or control codes."""
+    console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+
+
 class LineLog:
     """Prints a line a minute with the time left, where the output is a file and shows no bar."""
 
@@ -38,14 +47,12 @@ class LineLog:
 
     def print_line(self, line: Callable[[], str], *, done: int, total: int) -> None:
         """Print what `line` returns, if a minute has passed since the last one."""
-        if not self._console.is_terminal and time.monotonic() - self._printed_at > (
-            SECONDS_BETWEEN_LINES
-        ):
-            self._printed_at = time.monotonic()
-            seconds = (self._printed_at - self._began) / max(1, done - self._done_before)
-            left = format_duration(seconds * (total - done))
-            text = f"{line()}  {left} left"
-            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        now = time.monotonic()
+        if self._console.is_terminal or now - self._printed_at <= SECONDS_BETWEEN_LINES:
+            return
+        self._printed_at = now
+        seconds = (now - self._began) / max(1, done - self._done_before)
+        print_line(self._console, f"{line()}  {format_duration(seconds * (total - done))} left")
 
 
 class ProgressBar:
@@ -91,30 +98,35 @@ class ProgressBar:
     def step(self, metrics: StepMetrics) -> None:
         """Advance by one step."""
         now = time.monotonic()
-        rows = f"{metrics.row_wait:.0%} for rows " if metrics.row_wait >= MIN_ROW_WAIT else ""
         if now - self._read_at > SECONDS_BETWEEN_LOSSES or metrics.step == self._total_steps:
             self._read_at = now
-            means = metrics.means()
-            loss = means.get("adversary_loss")
-            adversary = "" if loss is None else f"  adversary {loss:.3f}"
-            self._least_loss = min(self._least_loss, means["loss"])
-            if self._may_rise and means["loss"] > self._least_loss:
-                self._may_rise = False
-                self.print_line(RISING_LOSS)
-            epoch = f"epoch {metrics.epoch + 1}/{self._epochs}  loss {means['loss']:.3f}{adversary}"
-            rate = (
-                f"{metrics.images / metrics.seconds:,.0f} examples/s  "
-                f"{metrics.data_wait:.0%} waiting for data {rows}"
-            )
-            self._bar.update(self._task, description=epoch, rate=rate)
-            self._line_log.print_line(
-                lambda: f"{epoch}  {rate}".rstrip(), done=metrics.step, total=self._total_steps
-            )
+            self._show_loss(metrics)
         self._bar.update(self._task, completed=metrics.step)
+
+    def _show_loss(self, metrics: StepMetrics) -> None:
+        means = metrics.means()
+        loss, adversary = means["loss"], means.get("adversary_loss")
+        self._least_loss = min(self._least_loss, loss)
+        if self._may_rise and loss > self._least_loss:
+            self._may_rise = False
+            self.print_line(RISING_LOSS)
+        epoch = f"epoch {metrics.epoch + 1}/{self._epochs}  loss {loss:.3f}"
+        if adversary is not None:
+            epoch += f"  adversary {adversary:.3f}"
+        rate = (
+            f"{metrics.images / metrics.seconds:,.0f} examples/s  "
+            f"{metrics.data_wait:.0%} waiting for data "
+        )
+        if metrics.row_wait >= MIN_ROW_WAIT:
+            rate += f"{metrics.row_wait:.0%} for rows "
+        self._bar.update(self._task, description=epoch, rate=rate)
+        self._line_log.print_line(
+            lambda: f"{epoch}  {rate}".rstrip(), done=metrics.step, total=self._total_steps
+        )
 
     def print_line(self, line: str) -> None:
         """Print a line above the bar."""
-        self._bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_line(self._bar.console, line)
 
 
 @contextmanager
@@ -253,3 +265,42 @@ def _is_valid(row: dict[str, str]) -> bool:
     except (KeyError, ValueError):
         return False
     return True
+
+
+_CLASSES = {"wandb": "WandbLogger", "mlflow": "MLFlowLogger"}
+
+
+def check_logger(name: str) -> None:
+    """Check that a logger exists and that its package is installed.
+
+    Raises:
+        ValueError: it is unknown or not installed; the message says what to install.
+    """
+    check_name("logger", name, get_args(LoggerName))
+    for package in (name, "lightning"):
+        if importlib.util.find_spec(package) is None:
+            raise ValueError(
+                f"logger {name} needs the package {package}: "
+                f"pip install 'widefield[loggers]' {name}"
+            )
+
+
+def open_logger(name: LoggerName, run: Path) -> Any:
+    """Return Lightning's logger of that name, for the run in the folder `run`.
+
+    Account, server and project are taken from the logger's own environment variables.
+    """
+    from lightning.pytorch import loggers
+
+    options = {
+        "wandb": {
+            "name": run.name,
+            "project": os.environ.get("WANDB_PROJECT", "widefield"),
+            "save_dir": str(run),
+        },
+        "mlflow": {
+            "run_name": run.name,
+            "experiment_name": os.environ.get("MLFLOW_EXPERIMENT_NAME", "widefield"),
+        },
+    }
+    return getattr(loggers, _CLASSES[name])(**options[name])

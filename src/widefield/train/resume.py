@@ -1,4 +1,4 @@
-"""Examples of a resumed run: those of the run in their order, then new ones."""
+"""Resuming a run: its examples in their order, then new ones, and its last checkpoint."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,12 +6,17 @@ from typing import Any
 import torch
 
 from widefield.config.recipe import Recipe
-from widefield.data import Dataset
-from widefield.train.build import warmup_epochs, warmup_steps
-from widefield.train.checkpoint import INVALID_CHECKPOINT, load
+from widefield.core.errors import option
+from widefield.data import Dataset, steps_per_epoch
+from widefield.encoders import ENCODER_FILE
+from widefield.methods.projector_file import PROJECTOR_FILE
+from widefield.train.build import rank_seed, warmup_epochs, warmup_steps
+from widefield.train.checkpoint import INVALID_CHECKPOINT, load, load_sharded
 from widefield.train.distributed import DistributedContext
 from widefield.train.manifest import Growth
+from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
+from widefield.train.state import device_of
 
 
 def in_order(
@@ -23,11 +28,14 @@ def in_order(
     of the run so far: half of all epochs at most, of which there may be more from now on.
 
     Raises:
-        ValueError: a file of the run is missing or damaged.
+        ValueError: a file of the run is missing or damaged, or the data of a run without a
+            checkpoint changed.
     """
     if not folder.has_checkpoint():
-        has_manifest = folder.manifest.file.exists()
-        return folder.in_order(dataset) if has_manifest else dataset, None
+        if folder.manifest.file.exists():
+            dataset = folder.in_order(dataset)
+            folder.manifest.check_data(dataset, allow_new=True)
+        return dataset, None
     ranks.on_rank_zero(lambda: _finish_growth(folder))
     dataset, growth = folder.in_order(dataset), folder.manifest.growth()
     known, began = len(folder.manifest.paths()), warmup_epochs(folder.recipe(), growth)
@@ -53,3 +61,125 @@ def _shared(folder: RunFolder) -> dict[str, Any]:
     if not isinstance(run, dict) or not all(type(count) is int for count in counts):
         raise ValueError(INVALID_CHECKPOINT.format(folder.last_checkpoint))
     return saved
+
+
+def restore(run: PretrainRun, source: str | None) -> None:
+    """Restore the last checkpoint of a run, and add the examples that are new.
+
+    `source` is the data spec of the examples, None for arrays.
+
+    Raises:
+        ValueError: it is missing or damaged, run.yaml or the data changed since, or there are
+            fewer epochs than are finished.
+    """
+    folder, ranks, recipe = run.folder, run.ranks, run.recipe
+    saved = load_sharded(folder.last_checkpoint, ranks.shard)
+    folder.check_unchanged(recipe, saved.get("run"))
+    new = folder.manifest.check_data(run.dataset, allow_new=True)
+    growth = folder.manifest.growth()
+    done = _epochs_started(run, saved, growth, new)
+    if recipe.epochs < done:
+        raise ValueError(
+            f"{done} epochs of the run in {folder.path} have started: "
+            f"give at least that many epochs, not {recipe.epochs}"
+        )
+    if new and saved["epoch"] == recipe.epochs:
+        raise ValueError(
+            f"{new} examples are new and all {saved['epoch']} epochs of the run in "
+            f"{folder.path} are done: give more {option('epochs')}"
+        )
+    _load_state(run, saved, new)
+    ranks.on_rank_zero(lambda: _save_missing_encoder(run, growth))
+    ranks.on_rank_zero(lambda: folder.update_settings(recipe, data=source, dataset=run.dataset))
+    ranks.on_rank_zero(folder.remove_temp_files)
+    run.print_line(f"resuming {folder.path} after epoch {done} of {recipe.epochs}")
+    if new:
+        _add_examples(run, new)
+
+
+def _epochs_started(run: PretrainRun, saved: dict[str, Any], growth: Growth, new: int) -> int:
+    """Return how many epochs the saved run has started; it had all examples but `new`."""
+    epoch, epoch_step, step = (saved.get(name) for name in ("epoch", "epoch_step", "step"))
+    size, drop = run.recipe.batch_size, run.recipe.drop_last
+    steps = steps_per_epoch(len(run.dataset) - new, size, drop_last=drop)
+    if not (type(epoch) is type(epoch_step) is type(step) is int) or (
+        epoch < growth.epoch
+        or not 0 <= epoch_step < steps
+        or step != growth.step + (epoch - growth.epoch) * steps + epoch_step
+    ):
+        raise ValueError(INVALID_CHECKPOINT.format(run.folder.last_checkpoint))
+    return epoch + 1 if epoch_step else epoch
+
+
+def _load_state(run: PretrainRun, saved: dict[str, Any], new: int) -> None:
+    """Load a saved state, which had all examples but `new`."""
+    ranks, state, recipe = run.ranks, run.state, run.recipe
+    try:
+        state.load_state_dict(saved)
+    except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+        if new:
+            raise ValueError(
+                f"{recipe.method.name} has weights for each example or class: none can be "
+                f"added: start another run, with {option('init', run.folder.path)}"
+            ) from error
+        raise ValueError(INVALID_CHECKPOINT.format(run.folder.last_checkpoint)) from error
+    seed = rank_seed(recipe, ranks.shard, state.step)
+    before, now = device_of(saved), state.generator.device.type
+    if before != now:
+        run.print_line(f"trained on {before} so far, now on {now}: random numbers start anew")
+        torch.manual_seed(seed)
+        state.generator.manual_seed(seed)
+    if saved["world"] != ranks.shard.world:
+        # New ranks have no saved random state, so all ranks get a new seed.
+        state.generator.manual_seed(seed)
+        for note in contrast_notes(recipe, saved["world"], ranks.shard.world):
+            run.print_line(note)
+        if not new:  # else `_add_examples` saves it
+            run.save_checkpoint()
+
+
+def contrast_notes(recipe: Recipe, before: int, now: int) -> tuple[str, ...]:
+    """Return a note if `now` processes contrast other groups of examples than `before` did."""
+    if recipe.method.flat().get("gather_distributed", True):
+        return ()
+    was, each = recipe.batch_size // before, recipe.batch_size // now
+    return (
+        f"{before} {'process' if before == 1 else 'processes'} so far, now {now}: the loss "
+        f"contrasts {each} examples at a time and contrasted {was}; resume with {before} for the "
+        "same loss",
+    )
+
+
+def _save_missing_encoder(run: PretrainRun, growth: Growth) -> None:
+    """Save the encoder of the last epoch, if the run was killed between checkpoint and encoder.
+
+    At the step at which examples were added no epoch has ended.
+    """
+    state, folder = run.state, run.folder
+    if state.epoch_step or state.step == growth.step:
+        return
+    is_due = run.is_save_epoch(state.epoch) or state.epoch == folder.recipe().epochs
+    target = folder.encoder_at(state.epoch)
+    last = ENCODER_FILE if run.projector is None else PROJECTOR_FILE  # of those that are written
+    if is_due and not (target / last).exists():
+        run.save_encoder(target)
+
+
+def _add_examples(run: PretrainRun, new: int) -> None:
+    """Add new examples to the run and save a checkpoint with them.
+
+    The current epoch starts again, with all examples.
+    """
+    folder, state = run.folder, run.state
+    suffix = ", which starts again" if state.epoch_step else ""
+    state.epoch_step, state.sums = 0, {}
+    run.print_line(
+        f"{new} examples are new, {len(run.dataset)} in all: added from epoch "
+        f"{state.epoch + 1}{suffix}"
+    )
+    # The manifest goes into place after the checkpoint that has its rows: a kill between the two
+    # is mended by `_finish_growth`, and one before leaves the run without the new examples.
+    pending = folder.pending_manifest
+    run.ranks.on_rank_zero(lambda: pending.write(run.dataset, run.growth))
+    run.save_checkpoint(pending)
+    run.ranks.on_rank_zero(lambda: folder.rename_manifest(pending.checksum()))

@@ -4,15 +4,14 @@ import copy
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import torch
 from rich.console import Console
 
 from widefield.config.recipe import Recipe
 from widefield.core.errors import option
-from widefield.data import Dataset, Loader, steps_per_epoch
-from widefield.encoders import Encoder, first_invalid, save_encoder, save_readout
+from widefield.data import Dataset, Loader
+from widefield.encoders import READOUT_FILE, Encoder, first_invalid, save_readout
+from widefield.encoders import save_encoder as save_encoder_to
 from widefield.methods import Projector, save_projector
 from widefield.metrics import Health
 from widefield.probes.comparison import Comparison
@@ -20,17 +19,15 @@ from widefield.probes.monitor import Monitor
 from widefield.probes.wide import fit_on_dataset
 from widefield.report.notebook import notebook_html
 from widefield.train.adversary import adversary_log
-from widefield.train.build import DataInfo, build, check_view_policy, rank_seed, warmup_epochs
-from widefield.train.checkpoint import INVALID_CHECKPOINT, load_sharded, save_sharded
+from widefield.train.build import DataInfo, build, check_view_policy, warmup_epochs
+from widefield.train.checkpoint import save_sharded
 from widefield.train.distributed import DistributedContext
 from widefield.train.interrupt import Stop, StopRequest
-from widefield.train.loggers import LoggerName
 from widefield.train.loop import OnStep, Trainer
 from widefield.train.manifest import Growth, Manifest
 from widefield.train.next_steps import next_command
-from widefield.train.progress import MetricsLog, ProgressBar, StepLog
+from widefield.train.progress import LoggerName, MetricsLog, ProgressBar, StepLog, print_line
 from widefield.train.run_dir import RunFolder
-from widefield.train.state import device_of
 from widefield.train.step import StepMetrics
 
 MAX_SAVE_SHARE = 0.05
@@ -96,6 +93,28 @@ class Pretrained:
         return notebook_html(answer, lines=lines)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What `start` or `resume` of `widefield.workflows` decided about a run."""
+
+    recipe: Recipe
+    """Every setting, resolved."""
+    dataset: Dataset
+    """The examples in the order of the run."""
+    ranks: DistributedContext
+    initial: Encoder | None = None
+    """The encoder before the first step; None for random weights."""
+    growth: Growth | None = None
+    """When examples were added; None if the run has had all from the start."""
+    group: str | None = None
+    """Examples that belong together, as given to `pretrain`."""
+    threads: int = 1
+    has_checkpoint: bool = False
+    """Whether the run goes on from its last checkpoint."""
+    notes: tuple[str, ...] = ()
+    """Notes on data, settings and initial weights, for the user."""
+
+
 class PretrainRun:
     """Training of one call of `pretrain`, with its logs, checkpoints and encoders.
 
@@ -104,27 +123,25 @@ class PretrainRun:
 
     def __init__(
         self,
-        recipe: Recipe,
-        dataset: Dataset,
+        prepared: Prepared,
         folder: RunFolder,
         console: Console,
-        ranks: DistributedContext,
-        init: Encoder | None = None,
         logger: LoggerName | None = None,
-        growth: Growth | None = None,
     ) -> None:
-        self.recipe, self.dataset, self.folder = recipe, dataset, folder
-        self.growth = growth or Growth(first=len(dataset), warmup_epochs=warmup_epochs(recipe))
-        self.console, self.ranks, self.logger = console, ranks, logger
+        recipe, dataset, ranks = prepared.recipe, prepared.dataset, prepared.ranks
+        self.recipe, self.dataset, self.ranks = recipe, dataset, ranks
+        self.folder, self.console, self.logger = folder, console, logger
+        self.growth = prepared.growth or Growth(
+            first=len(dataset), warmup_epochs=warmup_epochs(recipe)
+        )
         device, shard = ranks.compute.device, ranks.shard
-        info, rows = DataInfo.of(dataset, growth), folder.rows_folder
         self.state = build(
             recipe,
-            info,
+            DataInfo.of(dataset, prepared.growth),
             device=device,
-            encoder=copy.deepcopy(init),
+            encoder=copy.deepcopy(prepared.initial),
             shard=shard,
-            folder=rows,
+            folder=folder.rows_folder,
             targets=folder.targets(len(dataset)),
         )
         check_view_policy(self.state.views, self.state.method, dataset, recipe.views.names)
@@ -148,7 +165,7 @@ class PretrainRun:
             dataset,
             seed=recipe.seed,
             device=device,
-            initial=init,
+            initial=prepared.initial,
             use_labels=not self.state.method.needs_labels,
         )
         self._saved_at, self._save_seconds = time.monotonic(), 0.0
@@ -159,117 +176,9 @@ class PretrainRun:
         assert isinstance(self.state.encoder, Encoder)
         return self.state.encoder
 
-    def resume(self, source: str | None) -> bool:
-        """Restore the last checkpoint; return False if the run was killed before its first one.
-
-        `source` is the data spec of the examples, None for arrays.
-
-        Raises:
-            ValueError: it is missing or damaged, run.yaml or the data changed since, or there are
-                fewer epochs than are finished.
-        """
-        folder, ranks, manifest = self.folder, self.ranks, self.folder.manifest
-        if not folder.has_checkpoint():
-            if manifest.file.exists():
-                manifest.check_data(self.dataset, allow_new=True)
-            self._print(f"{folder.path} has no checkpoint yet: the run starts again")
-            return False
-        saved = load_sharded(folder.last_checkpoint, ranks.shard)
-        folder.check_unchanged(self.recipe, saved.get("run"))
-        new = manifest.check_data(self.dataset, allow_new=True)
-        growth = manifest.growth()
-        done = self._epochs_started(saved, growth, new)
-        if self.recipe.epochs < done:
-            raise ValueError(
-                f"{done} epochs of the run in {folder.path} have started: "
-                f"give at least that many epochs, not {self.recipe.epochs}"
-            )
-        if new and saved["epoch"] == self.recipe.epochs:
-            raise ValueError(
-                f"{new} examples are new and all {saved['epoch']} epochs of the run in "
-                f"{folder.path} are done: give more {option('epochs')}"
-            )
-        self._restore(saved, new)
-        ranks.on_rank_zero(lambda: self._save_missing_encoder(growth))
-        ranks.on_rank_zero(
-            lambda: folder.update_settings(self.recipe, data=source, dataset=self.dataset)
-        )
-        ranks.on_rank_zero(folder.remove_temp_files)
-        self._print(f"resuming {folder.path} after epoch {done} of {self.recipe.epochs}")
-        if new:
-            self._add_examples(new)
-        return True
-
-    def _epochs_started(self, saved: dict[str, Any], growth: Growth, new: int) -> int:
-        """Return how many epochs the saved run has started; it had all examples but `new`."""
-        epoch, epoch_step, step = (saved.get(name) for name in ("epoch", "epoch_step", "step"))
-        size, drop = self.recipe.batch_size, self.recipe.drop_last
-        steps = steps_per_epoch(len(self.dataset) - new, size, drop_last=drop)
-        if not (type(epoch) is type(epoch_step) is type(step) is int) or (
-            epoch < growth.epoch
-            or not 0 <= epoch_step < steps
-            or step != growth.step + (epoch - growth.epoch) * steps + epoch_step
-        ):
-            raise ValueError(INVALID_CHECKPOINT.format(self.folder.last_checkpoint))
-        return epoch + bool(epoch_step)
-
-    def _restore(self, saved: dict[str, Any], new: int) -> None:
-        """Load a saved state, which had all examples but `new`."""
-        ranks, state = self.ranks, self.state
-        try:
-            state.load_state_dict(saved)
-        except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
-            if new:
-                raise ValueError(
-                    f"{self.recipe.method.name} has weights for each example or class: none can be "
-                    f"added: start another run, with {option('init', self.folder.path)}"
-                ) from error
-            raise ValueError(INVALID_CHECKPOINT.format(self.folder.last_checkpoint)) from error
-        seed = rank_seed(self.recipe, ranks.shard, state.step)
-        before, now = device_of(saved), state.generator.device.type
-        if before != now:
-            self._print(f"trained on {before} so far, now on {now}: random numbers start anew")
-            torch.manual_seed(seed)
-            state.generator.manual_seed(seed)
-        if saved["world"] != ranks.shard.world:
-            # New ranks have no saved random state, so all ranks get a new seed.
-            state.generator.manual_seed(seed)
-            for note in contrast_notes(self.recipe, saved["world"], ranks.shard.world):
-                self._print(note)
-            if not new:  # else `_add_examples` saves it
-                self._checkpoint()
-
-    def _save_missing_encoder(self, growth: Growth) -> None:
-        """Save the encoder of the last epoch, if the run was killed between checkpoint and encoder.
-
-        At the step at which examples were added no epoch has ended.
-        """
-        state, folder = self.state, self.folder
-        if state.epoch_step or state.step == growth.step:
-            return
-        is_due = self._is_save_epoch(state.epoch) or state.epoch == folder.recipe().epochs
-        if is_due and not folder.has_encoder_at(state.epoch, projector=self._projector is not None):
-            self._save_encoder(folder.encoder_at(state.epoch))
-
-    def _add_examples(self, new: int) -> None:
-        """Add new examples to the run and save a checkpoint with them.
-
-        The current epoch starts again, with all examples.
-        """
-        folder, state = self.folder, self.state
-        suffix = ", which starts again" if state.epoch_step else ""
-        state.epoch_step, state.sums = 0, {}
-        self._print(
-            f"{new} examples are new, {len(self.dataset)} in all: added from epoch "
-            f"{state.epoch + 1}{suffix}"
-        )
-        pending = folder.pending_manifest
-        self.ranks.on_rank_zero(lambda: pending.write(self.dataset, self.growth))
-        self._checkpoint(pending)
-        self.ranks.on_rank_zero(lambda: folder.rename_manifest(pending.checksum()))
-
-    def _print(self, line: str) -> None:
-        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+    def print_line(self, line: str) -> None:
+        """Print a line for the user, on stderr."""
+        print_line(self.console, line)
 
     def train(self, *, on_step: OnStep | None, on_epoch: OnStep | None) -> Pretrained:
         """Train to the end, or until a signal."""
@@ -296,15 +205,15 @@ class PretrainRun:
                 trainer = Trainer(self.state, compute=self.ranks.compute, loader=self.loader)
                 trainer.fit(self.recipe.epochs, **callbacks)
             except Stop:
-                self._checkpoint()
+                self.save_checkpoint()
             finally:
                 if self.ranks.is_rank_zero:
                     self.log.close()
         self.encoder.eval()
         if self.ranks.is_rank_zero:
             # A readout of the encoder before must not stay beside this one, even after a kill.
-            self.folder.readout_file.unlink(missing_ok=True)
-            self._save_encoder(self.folder.path)
+            (self.folder.path / READOUT_FILE).unlink(missing_ok=True)
+            self.save_encoder(self.folder.path)
             if not self.stopped_by:
                 self._save_readout()
                 self._compare()
@@ -337,7 +246,7 @@ class PretrainRun:
         asked = self.ranks.max(2 * self.request.signal + is_due)  # both in one message
         self._stop(asked // 2, metrics)
         if asked:
-            self._checkpoint()
+            self.save_checkpoint()
 
     def _stop_if_requested(self, metrics: StepMetrics) -> None:
         """Stop all ranks after an epoch, if one got a signal."""
@@ -371,32 +280,32 @@ class PretrainRun:
             if is_last or epoch % recipe.health_every == 0:
                 values |= self.monitor.log_health(epoch, self.bar.print_line)
             self.log.add(epoch, values)
-        if self._is_save_epoch(epoch):
-            self._checkpoint()
+        if self.is_save_epoch(epoch):
+            self.save_checkpoint()
             if self.ranks.is_rank_zero:
-                self._save_encoder(self.folder.encoder_at(epoch))
+                self.save_encoder(self.folder.encoder_at(epoch))
 
-    def _is_save_epoch(self, epoch: int) -> bool:
+    def is_save_epoch(self, epoch: int) -> bool:
         """Return whether a checkpoint and an encoder are saved at the end of `epoch`."""
         return epoch == self.recipe.epochs or epoch % self.recipe.checkpoint_every == 0
 
-    def _save_encoder(self, folder: Path) -> None:
+    def save_encoder(self, folder: Path) -> None:
         """Write the encoder, and the projector if there is one, into `folder`."""
-        save_encoder(self.encoder, folder)
-        if self._projector is not None:
-            save_projector(self._projector, folder)
+        save_encoder_to(self.encoder, folder)
+        if self.projector is not None:
+            save_projector(self.projector, folder)
 
     def _save_readout(self) -> None:
         """Fit the wide readout on the training data, and write it."""
         try:
             readout = fit_on_dataset(self.encoder, self.dataset, device=self.monitor.device)
         except ValueError as error:  # features are pooled alone for encoders without stages
-            self._print(f"no wide readout: {error}")
+            self.print_line(f"no wide readout: {error}")
             return
         save_readout(readout, self.folder.path)
 
     @property
-    def _projector(self) -> Projector | None:
+    def projector(self) -> Projector | None:
         """The projection head that is saved beside the encoder; None without."""
         head = self.state.method.projection_head()
         return head if isinstance(head, Projector) else None
@@ -405,9 +314,9 @@ class PretrainRun:
         """Compare the encoder with its baseline, and write the comparison."""
         self.monitor.compare()
         if self.monitor.comparison is not None:
-            self.monitor.comparison.write(self.folder.comparison_file)
+            self.monitor.comparison.write(self.folder.path / "comparison.json")
 
-    def _checkpoint(self, manifest: Manifest | None = None) -> None:
+    def save_checkpoint(self, manifest: Manifest | None = None) -> None:
         """Save a checkpoint of the run, with its manifest or a pending one."""
         tensor_name = first_invalid(self.encoder.state_dict())
         if self.ranks.max(tensor_name is not None):
@@ -429,18 +338,6 @@ class PretrainRun:
     def close(self) -> None:
         """Close the files of the heads."""
         self.state.close()
-
-
-def contrast_notes(recipe: Recipe, before: int, now: int) -> tuple[str, ...]:
-    """Return a note if `now` processes contrast other groups of examples than `before` did."""
-    if recipe.method.flat().get("gather_distributed", True):
-        return ()
-    was, each = recipe.batch_size // before, recipe.batch_size // now
-    return (
-        f"{before} {'process' if before == 1 else 'processes'} so far, now {now}: the loss "
-        f"contrasts {each} examples at a time and contrasted {was}; resume with {before} for the "
-        "same loss",
-    )
 
 
 def _chain(*callbacks: OnStep | None) -> OnStep:

@@ -4,9 +4,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +13,12 @@ from numpy.typing import NDArray
 
 from widefield.config.recipe import Recipe
 from widefield.core.errors import option
-from widefield.core.files import make_folders, remove_empty, write_atomically
+from widefield.core.files import write_atomically
 from widefield.core.form import Form
 from widefield.core.names import printable
 from widefield.core.plain_yaml import read_yaml, yaml_text
 from widefield.data import Dataset
-from widefield.encoders import ENCODER_FILE, READOUT_FILE, Encoder, save_encoder
+from widefield.encoders import ENCODER_FILE, Encoder, save_encoder
 from widefield.train.folder_checks import SETTINGS_FILE, check_is_run
 from widefield.train.manifest import CHANGED_MESSAGE, Growth, Manifest
 
@@ -30,54 +28,49 @@ RESUME_SETTINGS = ("epochs", "device", "compile")
 FORMAT = 3
 """Version of `run.yaml`."""
 
+_STARTS = ("init", "teacher")
+"""Folders that are written before `run.yaml`."""
 
-@dataclass(frozen=True, kw_only=True)
+
 class RunFolder:
     """Files of a run: settings, manifest, metrics, checkpoints, encoder and page.
 
     `run.yaml`, `manifest.parquet`, `metrics.csv`, `steps.csv`, `checkpoints/`, `encoder.*` and
     `report.html`; methods with a projection head leave `projector.safetensors` beside each encoder.
     `readout.safetensors` is the wide readout of the encoder, `comparison.json` compares the encoder
-    with its baseline, `init/` has the initial weights.
+    with its baseline.
     """
 
-    path: Path
-
-    @property
-    def settings_file(self) -> Path:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.settings_file = path / SETTINGS_FILE
         """Every setting, the data, the seed and the versions."""
-        return self.path / SETTINGS_FILE
-
-    @property
-    def manifest(self) -> Manifest:
+        self.manifest = Manifest(path / "manifest.parquet")
         """Which example has which index, and which files were skipped."""
-        return Manifest(self.path / "manifest.parquet")
-
-    @property
-    def pending_manifest(self) -> Manifest:
+        self.pending_manifest = Manifest(path / ".manifest-grown.draft")
         """The manifest with new examples, until they are in a checkpoint."""
-        return Manifest(self.path / ".manifest-grown.draft")
+        self.last_checkpoint = path / "checkpoints" / "last.pt"
+        self.rows_folder = path / "rows"
+        """Rows of a per-example head on disk."""
+        self.init_folder = path / "init"
+        """The encoder with the initial weights of the run, if it has `init`."""
 
-    @property
-    def last_checkpoint(self) -> Path:
-        """The last checkpoint."""
-        return self.path / "checkpoints" / "last.pt"
+    def encoder_at(self, epoch: int) -> Path:
+        """Return the folder of the encoder after a finished epoch."""
+        return self.path / "checkpoints" / f"epoch-{epoch:05d}"
 
-    @property
-    def rows_folder(self) -> Path:
-        """Folder of the rows of a per-example head on disk."""
-        return self.path / "rows"
+    def _draft(self, name: str) -> Path:
+        """Return the temporary name of the folder `name`, until `run.yaml` is written.
+
+        Drafts count as no files, so that a run that is killed before leaves its folder free.
+        """
+        return self.path / f".{name}.draft"
 
     @property
     def targets_file(self) -> Path:
         """The features of teachers, a row for each example."""
         kept = self.path / "teacher"
-        return (kept if kept.exists() else self._temp_teacher) / "rows.npy"
-
-    @property
-    def _temp_teacher(self) -> Path:
-        """Temporary name of the folder of teachers, until `run.yaml` is written."""
-        return self.path / ".teacher.draft"
+        return (kept if kept.exists() else self._draft("teacher")) / "rows.npy"
 
     def targets(self, examples: int) -> NDArray[Any] | None:
         """Return the features of teachers, mapped from disk; None for a run without teachers.
@@ -96,45 +89,6 @@ class RunFolder:
                 f"{self.targets_file} is damaged or of other examples: remove it, and resume"
             )
         return rows
-
-    @property
-    def init_folder(self) -> Path:
-        """The encoder with the initial weights of the run, if it has `init`."""
-        return self.path / "init"
-
-    @property
-    def _temp_init(self) -> Path:
-        """Temporary name of `init_folder`, until `run.yaml` is written."""
-        return self.path / ".init.draft"
-
-    @property
-    def readout_file(self) -> Path:
-        """The wide readout of the encoder, once the run has finished."""
-        return self.path / READOUT_FILE
-
-    @property
-    def comparison_file(self) -> Path:
-        """The comparison of the encoder with its baseline."""
-        return self.path / "comparison.json"
-
-    def encoder_at(self, epoch: int) -> Path:
-        """Return the folder of the encoder after a finished epoch."""
-        return self.path / "checkpoints" / f"epoch-{epoch:05d}"
-
-    def has_encoder_at(self, epoch: int, *, projector: bool) -> bool:
-        """Return whether the encoder of a finished epoch is saved, with its projector if any."""
-        last = "projector.safetensors" if projector else ENCODER_FILE
-        return (self.encoder_at(epoch) / last).exists()
-
-    @contextmanager
-    def created(self) -> Iterator[None]:
-        """Create the folder, and remove it on an error if it is empty."""
-        created_folders = make_folders(self.path)
-        try:
-            yield
-        except BaseException:
-            remove_empty(created_folders)
-            raise
 
     def has_checkpoint(self) -> bool:
         """Return whether the run has a checkpoint; without one it was killed before its first.
@@ -156,10 +110,9 @@ class RunFolder:
 
     def remove_incomplete(self) -> None:
         """Remove the files of a run that ended before its first step."""
-        drafts = (self._temp_init, self._temp_teacher)
-        for folder in (self.rows_folder, self.init_folder, *drafts):
+        starts = (folder for name in _STARTS for folder in (self.path / name, self._draft(name)))
+        for folder in (self.rows_folder, self.path / "tensorboard", *starts):
             shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
         tables = (self.path / name for name in ("metrics.csv", "steps.csv"))
         for file in (self.settings_file, self.manifest.file, *tables):
             file.unlink(missing_ok=True)
@@ -176,24 +129,22 @@ class RunFolder:
         self, settings: dict[str, Any], dataset: Dataset, growth: Growth, start: Encoder | None
     ) -> None:
         """Write settings, manifest and initial weights, in place of those of a killed run."""
-        for folder in (self.rows_folder, self._temp_init):
+        for folder in (self.rows_folder, self._draft("init")):
             shutil.rmtree(folder, ignore_errors=True)
         if start is not None and not self.init_folder.exists():
-            save_encoder(start, self._temp_init)
+            save_encoder(start, self._draft("init"))
         self.write_settings(settings)
-        self.rename_init()
-        self.rename_teacher()
+        self.finish_start()
         self.manifest.write(dataset, growth)
 
-    def rename_init(self) -> None:
-        """Rename the temporary folder of initial weights, if it is there."""
-        with suppress(FileNotFoundError):
-            self._temp_init.rename(self.init_folder)
+    def finish_start(self) -> None:
+        """Give the folders of initial weights and teachers their names, once `run.yaml` is there.
 
-    def rename_teacher(self) -> None:
-        """Rename the temporary folder of teachers, if it is there."""
-        with suppress(FileNotFoundError):
-            self._temp_teacher.rename(self.path / "teacher")
+        A run that was killed between the two does so when it is resumed.
+        """
+        for name in _STARTS:
+            with suppress(FileNotFoundError):
+                self._draft(name).rename(self.path / name)
 
     def rename_manifest(self, checksum: Any) -> None:
         """Rename the pending manifest, if it has the `checksum` in the last checkpoint."""
@@ -206,19 +157,17 @@ class RunFolder:
 
         `data` is the data spec of the examples, None for arrays.
         """
-        settings, now = self.settings(), recipe.to_dict()
-        new_recipe = {**settings["recipe"], **{name: now[name] for name in RESUME_SETTINGS}}
-        tasks = {task: list(names) for task, names in dataset.classes.items()}
-        new_settings = {
-            **settings,
-            "recipe": new_recipe,
+        before, now = self.settings(), recipe.to_dict()
+        changed = {name: now[name] for name in RESUME_SETTINGS}
+        after = before | {
+            "recipe": before["recipe"] | changed,
             "examples": len(dataset),
-            "tasks": tasks,
+            "tasks": {task: list(names) for task, names in dataset.classes.items()},
         }
         if data is not None:  # the files may have moved
-            new_settings["data"] = data
-        if new_settings != settings:
-            self.write_settings(new_settings)
+            after["data"] = data
+        if after != before:
+            self.write_settings(after)
 
     def write_settings(self, settings: dict[str, Any]) -> None:
         """Write `run.yaml`."""
@@ -231,7 +180,8 @@ class RunFolder:
         Raises:
             ValueError: this is not the folder of a run, or of another version.
         """
-        return read_settings(self._existing_settings_file())
+        check_is_run(self.path)
+        return read_settings(self.settings_file)
 
     def recipe(self) -> Recipe:
         """Return the resolved recipe of the run.
@@ -239,7 +189,8 @@ class RunFolder:
         Raises:
             ValueError: `run.yaml` does not hold a recipe of this version.
         """
-        return load_recipe(self._existing_settings_file())
+        check_is_run(self.path)
+        return load_recipe(self.settings_file)
 
     def in_order(self, dataset: Dataset) -> Dataset:
         """Return the same examples and classes in the order of the run, then new ones.
@@ -253,15 +204,8 @@ class RunFolder:
         return self.manifest.in_order(dataset).with_class_order(tasks)
 
     def group(self) -> str | None:
-        """Return which examples of the run belong together, as given to `pretrain`.
-
-        Raises:
-            ValueError: `run.yaml` has no text there.
-        """
-        group = self.settings().get("group")
-        if group is not None and not isinstance(group, str):
-            raise ValueError(f"{self.settings_file}: group is {group!r}: restore the file")
-        return group
+        """Return which examples of the run belong together, as given to `pretrain`."""
+        return self.settings().get("group")
 
     def form(self) -> Form:
         """Return the form of the run's examples.
@@ -278,10 +222,6 @@ class RunFolder:
             raise ValueError(
                 f"{self.settings_file}: form has an {error}: restore the file"
             ) from None
-
-    def _existing_settings_file(self) -> Path:
-        check_is_run(self.path)
-        return self.settings_file
 
     def identity(self, recipe: Recipe, manifest: Manifest) -> dict[str, Any]:
         """Return what a resume must not change, for the checkpoint.
@@ -356,6 +296,7 @@ _KINDS = {
     "widefield": str,
     "began": str,
     "machine": dict,
+    "group": str,
     "tasks": dict,
     "form": dict,
     "threads": int,

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from widefield.config.defaults import DEFAULT_METHOD, views_for
 from widefield.core.errors import input_errors
@@ -24,75 +23,20 @@ from widefield.report import AuditReport, Gallery, contact_sheet, png, write_pag
 from widefield.version import __version__
 from widefield.views import VIEWS, ViewSettings, trained_parameters
 
-_MEASURED = 256
-"""Largest number of examples that changes are measured on."""
-_BLACK, _WHITE = 1.5 / 255, 253.5 / 255
-"""Largest value that is black, and smallest one that is white."""
-_TURNED = 0.1
-"""Share of a view's pixels that become white, or black, from which the view counts."""
-_MANY = 0.05
-"""Share of such views from which a note names the policy."""
-_COLORED, _LOST = 0.02, 0.5
-"""Mean chroma of images in color, and share of it below which color is called lost."""
 _SIDE = 96
 """Side of the pictures on a page, pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyEffect:
-    """What a view policy changes, measured on examples."""
+class DrawnPolicy:
+    """A view policy, and what it does in one sentence."""
 
     name: str
     summary: str
-    white: tuple[float, float] | None
-    """Share of white pixels, of the images and of the views; None for sounds and windows."""
-    black: tuple[float, float] | None
-    """Share of black pixels, likewise."""
-    turned_white: float | None
-    """Share of views that have at least a tenth more white pixels than their image."""
-    turned_black: float | None
-    """Share of views that have at least a tenth more black pixels."""
-    color: float | None
-    """Mean chroma of the views over that of the images; None for images in gray."""
-    gray: float | None
-    """Share of views that lose most of their color."""
 
     def line(self) -> str:
-        """Return what the policy does, and the changes measured, in one sentence."""
-        return "; ".join([f"{self.name}: {self.summary.removesuffix('.')}", *self.changes()])
-
-    def changes(self) -> list[str]:
-        """Return the changes measured, in words."""
-        parts = []
-        for word, share in (("white", self.white), ("black", self.black)):
-            if share is not None:
-                before, after = (f"{100 * value:.1f} %" for value in share)
-                parts.append(f"{word} pixels {before} of images, {after} of views")
-        if self.color is not None and self.gray is not None:
-            kept, lost = f"{100 * self.color:.0f} %", f"{100 * self.gray:.0f} %"
-            parts.append(f"{kept} of the color kept, lost in {lost} of views")
-        return parts
-
-    def notes(self) -> tuple[str, ...]:
-        """Return notes on views in which many pixels become white or black.
-
-        Example:
-            >>> effect = PolicyEffect(
-            ...     name="expert", summary="Crop.", white=(0.1, 0.3), black=(0, 0),
-            ...     turned_white=0.4, turned_black=0, color=None, gray=None,
-            ... )
-            >>> effect.notes()[0][:72]
-            'expert turns a tenth of the pixels or more white in 40 % of its views: w'
-        """
-        found = []
-        for word, share in (("white", self.turned_white), ("black", self.turned_black)):
-            if share is not None and share >= _MANY:
-                found.append(
-                    f"{self.name} turns a tenth of the pixels or more {word} in "
-                    f"{100 * share:.0f} % of its views: where brightness or color separates "
-                    "classes, choose views that change them less, such as microscopy"
-                )
-        return tuple(found)
+        """Return the name and the sentence."""
+        return f"{self.name}: {self.summary.removesuffix('.')}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +46,7 @@ class DrawnViews:
     data: str
     paths: list[str]
     """Names of the examples drawn."""
-    policies: tuple[PolicyEffect, ...]
+    policies: tuple[DrawnPolicy, ...]
     pictures: dict[str, list[list[NDArray[np.uint8]]]]
     """Policy -> for each example the image, then its views, uint8 [h, w, C]."""
     notes: tuple[str, ...]
@@ -122,12 +66,7 @@ class DrawnViews:
         if path.suffix == ".html":
             write_page(self._page(), path, overwrite=overwrite)
             return
-        sheet = contact_sheet(
-            [
-                (f"{policy.name}: {'; '.join(policy.changes())}", self.pictures[policy.name])
-                for policy in self.policies
-            ]
-        )
+        sheet = contact_sheet([(one.name, self.pictures[one.name]) for one in self.policies])
         write_atomically(path, lambda temp_path: temp_path.write_bytes(sheet))
 
     def _page(self) -> str:
@@ -139,8 +78,7 @@ class DrawnViews:
             figures=[
                 Gallery(
                     title=policy.name,
-                    caption=f"{policy.line().partition(': ')[2]}. The example is framed, its "
-                    "views beside it.",
+                    caption=f"{policy.summary} The example is framed, its views beside it.",
                     rows=[
                         (name, [png(picture, _SIDE) for picture in row])
                         for name, row in zip(self.paths, self.pictures[policy.name], strict=True)
@@ -191,8 +129,8 @@ def draw_views(
 
     Example:
         >>> found = draw_views("photos", views=["none", "microscopy"], examples=2, count=3)
-        >>> [len(row) for row in found.pictures["microscopy"]], found.policies[0].color
-        ([4, 4], 1.0)
+        >>> [len(row) for row in found.pictures["microscopy"]]
+        [4, 4]
     """
     if out is not None:
         checked_output(out, (".html", ".png"), overwrite=overwrite)
@@ -204,25 +142,29 @@ def draw_views(
         dataset = open_dataset(data, image_size=size, progress=progress)
     send_notes(dataset.notes, on_note)
     default = ViewSettings.named(views_for(DEFAULT_METHOD, steps=0, kind=dataset.kind))
-    shown, measured = dataset.spread_rows(examples), dataset.spread_rows(_MEASURED)
-    effects, pictures = [], {}
-    for one in [default] if named is None else named:
-        effects.append(_effect(one, dataset.subset(measured), seed=seed))
-        pictures[one.names] = _drawn(one, dataset.subset(shown), count, seed=seed)
+    policies = [default] if named is None else named
+    rows = dataset.spread_rows(examples)
+    shown = dataset.subset(rows)
     found = DrawnViews(
         data=dataset.spec,
-        paths=[dataset.paths[row] for row in shown],
-        policies=tuple(effects),
-        pictures=pictures,
-        notes=(*dataset.notes, *(note for effect in effects for note in effect.notes())),
+        paths=[dataset.paths[row] for row in rows],
+        policies=tuple(DrawnPolicy(name=one.names, summary=_summary(one)) for one in policies),
+        pictures={one.names: _pictures(one, shown, count, seed=seed) for one in policies},
+        notes=dataset.notes,
     )
     if out is not None:
         found.save(out, overwrite=overwrite)
     return found
 
 
-def _views(settings: ViewSettings, dataset: Dataset, count: int, *, seed: int) -> list[Tensor]:
-    """Return the examples, then `count` views of each, [n, C, H, W].
+def _summary(settings: ViewSettings) -> str:
+    return " ".join(VIEWS[name].summary for name, _ in settings.policies)
+
+
+def _pictures(
+    settings: ViewSettings, dataset: Dataset, count: int, *, seed: int
+) -> list[list[NDArray[np.uint8]]]:
+    """Return for each example its picture and those of its views.
 
     Raises:
         ValueError: the views need more than images.
@@ -235,60 +177,6 @@ def _views(settings: ViewSettings, dataset: Dataset, count: int, *, seed: int) -
         )
     x = image_batch(dataset.images, torch.device("cpu"))
     with torch.no_grad():
-        return [x, *augmentation(x, count, torch.Generator().manual_seed(seed))]
-
-
-def _drawn(
-    settings: ViewSettings, dataset: Dataset, count: int, *, seed: int
-) -> list[list[NDArray[np.uint8]]]:
-    """Return for each example its picture and those of its views."""
-    columns = [
-        render_views(x, dataset.kind, dataset.rate)
-        for x in _views(settings, dataset, count, seed=seed)
-    ]
+        views = augmentation(x, count, torch.Generator().manual_seed(seed))
+    columns = [render_views(part, dataset.kind, dataset.rate) for part in (x, *views)]
     return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _effect(settings: ViewSettings, dataset: Dataset, *, seed: int) -> PolicyEffect:
-    """Measure what the views change of images; of other examples nothing is measured."""
-    summary = " ".join(VIEWS[name].summary for name, _ in settings.policies)
-    if dataset.kind != "images":
-        _views(settings, dataset.subset(slice(1)), 1, seed=seed)  # raises for views of others
-        return PolicyEffect(
-            name=settings.names, summary=summary, white=None, black=None, turned_white=None,
-            turned_black=None, color=None, gray=None,
-        )  # fmt: skip
-    x, view = _views(settings, dataset, 1, seed=seed)
-    shares = {}
-    extremes = {
-        "white": [v >= _WHITE for v in (x, view)],
-        "black": [v <= _BLACK for v in (x, view)],
-    }
-    for word, found in extremes.items():
-        # in every channel, as a pixel in color keeps what one of them holds
-        before, after = (extreme.all(1).float().mean((1, 2)) for extreme in found)
-        shares[word] = (
-            (float(before.mean()), float(after.mean())),
-            float((after - before >= _TURNED).float().mean()),
-        )
-    before, after = (_chroma(v) for v in (x, view))
-    colored = before >= _COLORED
-    color, gray = None, None
-    if x.shape[1] == 3 and bool(colored.any()):
-        color = float(after.mean() / before.mean())
-        gray = float((after < _LOST * before)[colored].float().mean())
-    return PolicyEffect(
-        name=settings.names,
-        summary=summary,
-        white=shares["white"][0],
-        black=shares["black"][0],
-        turned_white=shares["white"][1],
-        turned_black=shares["black"][1],
-        color=color,
-        gray=gray,
-    )
-
-
-def _chroma(x: Tensor) -> Tensor:
-    """Return the mean over pixels of the largest minus the smallest channel, [n]."""
-    return (x.amax(1) - x.amin(1)).mean((1, 2))

@@ -1,8 +1,8 @@
-"""Plan for a number of images without any data: sizes by formulas, times as lower bounds."""
+"""Estimate of a run without any data: sizes by formulas, times as lower bounds."""
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,20 +16,12 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.memory import Memory, host_memory
 from widefield.core.names import check_name
 from widefield.core.published import PUBLISHED_DEVICES, PublishedDevice
-from widefield.core.types import Batch, Part, as_size, parse_size
+from widefield.core.types import Batch, Part, Size, as_size, parse_size
 from widefield.data import steps_per_epoch
 from widefield.train.build import DataInfo, build
 from widefield.train.compute import Compute
-from widefield.train.state import TrainState
 from widefield.train.step import TrainStep
-from widefield.workflows.planned import (
-    Plan,
-    optimizer_state,
-    per_element,
-    saved_bytes,
-    total_bytes,
-    weights_of,
-)
+from widefield.workflows.planned import Plan, parts_of_state, saved_bytes, weights_of
 
 OPEN_SECONDS, OPEN_BYTES, TABLE_BYTES, SHUFFLE_SECONDS = 5.47e-7, 126.6, 5.24, 1.956e-7
 """Costs of one example in seconds and bytes, measured with 10^7 of them (docs/scale.md)."""
@@ -47,7 +39,6 @@ def plan_examples(examples: float, recipe: str | Recipe, settings: Mapping[str, 
     """
     if not (math.isfinite(examples) and examples >= 1 and examples == int(examples)):
         raise ValueError(f"examples is {examples:g}; expected a whole number from 1 on, as 1e8")
-    count = int(examples)
     for name in _NEEDS_DATA:
         if settings.get(name) is not None:
             raise ValueError(f"{name} needs data: give DATA, or leave {option(name)} out")
@@ -58,24 +49,16 @@ def plan_examples(examples: float, recipe: str | Recipe, settings: Mapping[str, 
         raise ValueError(
             f"nothing says how large the images are: give {option('image_size')}, such as 224"
         )
-    context = RunContext(
-        examples=count,
-        inputs=InputSpec(image_size=parse_size(size), channels=CHANNELS),
-        device=device,
-        bf16=published is not None or choose_precision("auto", device) == "bf16-mixed",
-        memory=Memory.of(device)
-        if published is None
-        else Memory(host=host_memory(), device=published.memory),
-    )
+    context = _context(int(examples), parse_size(size), device, published)
     resolved, notes = resolve(recipe, overrides, context)
-    if count < resolved.batch_size:
+    if context.examples < resolved.batch_size:
         raise ValueError(
-            f"{option('batch_size')} is {resolved.batch_size} and there are {count} examples; "
-            f"choose 1 to {count}"
+            f"{option('batch_size')} is {resolved.batch_size} and there are {context.examples} "
+            f"examples; choose 1 to {context.examples}"
         )
     with torch.random.fork_rng(enabled=True):
-        step = _Step.of(resolved, context)
-    return _plan(resolved, context, step, published, notes)
+        parts, flops = _step(resolved, context)
+    return _plan(resolved, context, parts, flops, published, notes)
 
 
 def _device(name: str) -> tuple[torch.device, PublishedDevice | None]:
@@ -86,90 +69,93 @@ def _device(name: str) -> tuple[torch.device, PublishedDevice | None]:
     return choose_device(name), None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Step:
-    """Sizes of a run's state and of a step."""
-
-    parts: dict[str, Part]
-    flops: float
-    """Operations of a step, forward and backward."""
-
-    @classmethod
-    def of(cls, recipe: Recipe, context: RunContext) -> "_Step":
-        """Take a step on a few random images, on the CPU, and scale it to the batch."""
-        few = min(context.examples, max(_FEW, recipe.batch_size))
-        data = DataInfo.of_form(context.inputs.form, examples=few, labels={})
-        # Rows that stand for all are in memory, wherever all of them will be.
-        place = {"head_storage": "host"} if "head_storage" in recipe.flat() else {}
-        cpu = torch.device("cpu")
-        here = {**place, "device": "cpu", "epochs": 1, "warmup_steps": None, "compile": "none"}
-        small = recipe.changed(here)
-        state = build(small, data, device=cpu)
-        height, width = as_size(data.image_size)
-        batch = Batch(
-            x=torch.rand(_TRIAL, CHANNELS, height, width),
-            index=torch.arange(_TRIAL),
-            mask=torch.zeros(_TRIAL, 1, height, width, dtype=torch.bool),
-        )
-        step = TrainStep(state, compute=Compute(cpu, choose_precision(recipe.precision, cpu)))
-        with FlopCounterMode(display=False) as counter:
-            saved = saved_bytes(lambda: step(batch), weights_of(state))
-        together = min(recipe.batch_size, recipe.micro_batch or recipe.batch_size)
-        parts = _parts(state, recipe, context.examples, few)
-        parts["activations"] = Part(bytes=saved * together // _TRIAL, place="device")
-        return cls(parts=parts, flops=counter.get_total_flops() * recipe.batch_size / _TRIAL)
+def _context(
+    examples: int, size: Size, device: torch.device, published: PublishedDevice | None
+) -> RunContext:
+    """Return the context of so many images of this size."""
+    if published is None:
+        bf16 = choose_precision("auto", device) == "bf16-mixed"
+        memory = Memory.of(device)
+    else:
+        bf16, memory = True, Memory(host=host_memory(), device=published.memory)
+    return RunContext(
+        examples=examples,
+        inputs=InputSpec(image_size=size, channels=CHANNELS),
+        device=device,
+        bf16=bf16,
+        memory=memory,
+    )
 
 
-def _parts(state: TrainState, recipe: Recipe, examples: int, few: int) -> dict[str, Part]:
-    """Return the memory of a run on `examples`, from a state of a `few` of them."""
-    place = recipe.flat().get("head_storage", "device")
-    rows = {name: replace(p, place=place) for name, p in state.method.memory(examples).items()}
-    dense = state.method.head_parameters()
-    dense_state = total_bytes([x for p in dense for x in per_element(state.optimizer.state[p])])
-    moments = Part(bytes=dense_state * examples // few, place="device")
-    return {
-        "head": rows.get("head", Part(bytes=0, place="device")),
-        "moments": rows.get("moments", moments),
-        "weights": Part(bytes=total_bytes(weights_of(state)) - total_bytes(dense), place="device"),
-        "optimizer": Part(bytes=total_bytes(optimizer_state(state)) - dense_state, place="device"),
-    }
+def _step(recipe: Recipe, context: RunContext) -> tuple[dict[str, Part], float]:
+    """Return the memory of a run and the operations of a step, forward and backward.
+
+    A step on a few random images, on the CPU, is scaled to the batch.
+    """
+    few = min(context.examples, max(_FEW, recipe.batch_size))
+    data = DataInfo.of_form(context.inputs.form, examples=few, labels={})
+    # Rows that stand for all are in memory, wherever all of them will be.
+    place = {"head_storage": "host"} if "head_storage" in recipe.flat() else {}
+    cpu = torch.device("cpu")
+    here = {**place, "device": "cpu", "epochs": 1, "warmup_steps": None, "compile": "none"}
+    state = build(recipe.changed(here), data, device=cpu)
+    height, width = as_size(data.image_size)
+    batch = Batch(
+        x=torch.rand(_TRIAL, CHANNELS, height, width),
+        index=torch.arange(_TRIAL),
+        mask=torch.zeros(_TRIAL, 1, height, width, dtype=torch.bool),
+    )
+    step = TrainStep(state, compute=Compute(cpu, choose_precision(recipe.precision, cpu)))
+    with FlopCounterMode(display=False) as counter:
+        saved = saved_bytes(lambda: step(batch), weights_of(state))
+    parts = parts_of_state(state, context.examples, built_for=few)
+    if place:
+        for name in ("head", "moments"):
+            parts[name] = replace(parts[name], place=recipe.flat()["head_storage"])
+    together = min(recipe.batch_size, recipe.micro_batch or recipe.batch_size)
+    parts["activations"] = Part(bytes=saved * together // _TRIAL, place="device")
+    return parts, counter.get_total_flops() * recipe.batch_size / _TRIAL
 
 
 def _plan(
     recipe: Recipe,
     context: RunContext,
-    step: _Step,
+    parts: dict[str, Part],
+    flops: float,
     published: PublishedDevice | None,
     notes: tuple[str, ...],
 ) -> Plan:
-    """Return the plan of a run whose steps have these sizes."""
+    """Return the plan of a run whose state and step have these sizes."""
     n, (height, width) = context.examples, as_size(context.inputs.image_size)
-    decoded, parts = n * height * width * CHANNELS, step.parts
     steps = steps_per_epoch(n, recipe.batch_size, drop_last=recipe.drop_last)
-    held = [parts[name] for name in ("head", "moments")]
-    on_host = sum(part.bytes for part in held if part.place == "host")
-    model = parts["weights"].bytes + parts["optimizer"].bytes
+    rows = [parts[name] for name in ("head", "moments")]
     seconds = None
     if published is not None:
         activations = 2 * parts["activations"].bytes  # written once and read once
-        seconds = steps * max(step.flops / published.flops, activations / published.bandwidth)
+        seconds = steps * max(flops / published.flops, activations / published.bandwidth)
     return Plan(
         recipe=recipe,
         examples=n,
         steps_per_epoch=steps,
-        parts={"data": Part(bytes=decoded, place="disk"), **parts},
-        host_bytes=round(OPEN_BYTES * n) + on_host,
-        device_bytes=sum(part.bytes for part in parts.values() if part.place == "device"),
+        parts={"data": Part(bytes=n * height * width * CHANNELS, place="disk"), **parts},
+        host_bytes=round(OPEN_BYTES * n) + sum(p.bytes for p in rows if p.place == "host"),
+        device_bytes=_on_device(parts),
         epoch_seconds=None,
         least_epoch_seconds=seconds,
         scale={
             "open_seconds": OPEN_SECONDS * n,
             "shuffle_seconds": SHUFFLE_SECONDS * n,
             "table_bytes": TABLE_BYTES * n,
-            "checkpoint_bytes": model + sum(part.bytes for part in held if part.place != "disk"),
+            "checkpoint_bytes": parts["weights"].bytes
+            + parts["optimizer"].bytes
+            + sum(part.bytes for part in rows if part.place != "disk"),
         },
         notes=(*notes, *_notes(recipe, parts, context.memory, published)),
     )
+
+
+def _on_device(parts: Mapping[str, Part]) -> int:
+    return sum(part.bytes for part in parts.values() if part.place == "device")
 
 
 def _notes(
@@ -180,7 +166,7 @@ def _notes(
         yield f"activations and time leave out a dense head beyond its first {_FEW:,} rows"
     elif parts["head"].bytes:
         yield f"rows are placed for the {memory.host / 1e9:,.0f} GB of memory of this machine"
-    needed = sum(part.bytes for part in parts.values() if part.place == "device")
+    needed = _on_device(parts)
     if published is not None and needed > published.memory:
         yield (
             f"{needed / 1e9:,.0f} GB do not fit into {published.memory / 1e9:,.0f} GB of the "

@@ -1,7 +1,7 @@
 """What a run will need: the result of `plan`, and sizes of a state."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,6 +128,23 @@ def saved_bytes(forward: Callable[[], Any], weights: list[Tensor]) -> int:
     return sum(size for ptr, size in saved.items() if ptr not in kept)
 
 
+def parts_of_state(state: TrainState, examples: int, *, built_for: int) -> dict[str, Part]:
+    """Return the memory of a state after a step, as it is for `examples`.
+
+    Rows of a dense head and their moments are counted from those that it was `built_for`.
+    """
+    rows, dense = state.method.memory(examples), state.method.head_parameters()
+    moments = total_bytes([x for p in dense for x in _per_element(state.optimizer.state[p])])
+    weights = total_bytes(weights_of(state)) - total_bytes(dense)
+    sizes = {
+        "head": 0,
+        "moments": moments * examples // built_for,
+        "weights": weights,
+        "optimizer": total_bytes(optimizer_state(state)) - moments,
+    }
+    return {name: Part(bytes=size, place="device") for name, size in sizes.items()} | rows
+
+
 def weights_of(state: TrainState) -> list[Tensor]:
     """Return parameters and buffers of encoder, method and views."""
     modules = (state.model, state.views)
@@ -138,14 +155,14 @@ def optimizer_state(state: TrainState) -> list[Tensor]:
     """Return the state of the optimizers of encoder and views, without step counts."""
     optimizers = [x for x in (state.optimizer, state.adversary) if x is not None]
     entries = [entry for optimizer in optimizers for entry in optimizer.state.values()]
-    return [x for entry in entries for x in per_element(entry)]
+    return [x for entry in entries for x in _per_element(entry)]
 
 
-def per_element(entry: dict[str, Tensor]) -> list[Tensor]:
+def _per_element(entry: dict[str, Tensor]) -> list[Tensor]:
     """Return the state of an optimizer for each element of a parameter, without its step count."""
     return [x for x in entry.values() if x.ndim]
 
 
-def total_bytes(tensors: list[Tensor] | list[torch.nn.Parameter]) -> int:
+def total_bytes(tensors: Iterable[Tensor]) -> int:
     """Return the bytes of all tensors."""
     return sum(x.nbytes for x in tensors)

@@ -1,47 +1,36 @@
 """Pretrain an encoder on unlabeled data, in a folder that can be resumed."""
 
 import datetime
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
 import torch
-from rich.console import Console
 
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
-from widefield.config.resolve import without_auto
-from widefield.core.cpus import usable_cpus
-from widefield.core.errors import input_errors, option
+from widefield.core.errors import input_errors
 from widefield.core.files import check_folder_name
-from widefield.core.hardware import choose_device, choose_precision, machine
-from widefield.core.names import printable
+from widefield.core.hardware import choose_device, machine
 from widefield.core.types import OnNote
-from widefield.data import Dataset, absolute, open_dataset
+from widefield.data import absolute
 from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels
 from widefield.data.source import Data
-from widefield.encoders import Encoder, is_own
-from widefield.head import FolderLock
 from widefield.inference.features import send_notes
-from widefield.inference.initial_weights import saved_init
-from widefield.train.checkpoint import disk_full_errors
-from widefield.train.compiled import check_compile
-from widefield.train.distributed import DistributedContext
-from widefield.train.folder_checks import check_empty
-from widefield.train.loggers import LoggerName, check_logger
 from widefield.train.loop import OnStep
-from widefield.train.progress import images_bar
-from widefield.train.resume import in_order
-from widefield.train.run import Pretrained, PretrainRun
-from widefield.train.run_dir import FORMAT, RESUME_SETTINGS, RunFolder
-from widefield.train.threads import check_threads, choose_threads, limited_threads
+from widefield.train.progress import LoggerName, check_logger, print_line
+from widefield.train.resume import restore
+from widefield.train.run import Prepared, Pretrained, PretrainRun
+from widefield.train.run_dir import FORMAT, RunFolder
+from widefield.train.threads import check_threads, limited_threads
 from widefield.version import __version__
+from widefield.workflows.resume import resume as resume_run
 from widefield.workflows.run_page import write_run_page
-from widefield.workflows.setup import Setup, with_names
-from widefield.workflows.teachers import check_teachers, write_targets
+from widefield.workflows.start import Request
+from widefield.workflows.start import start as start_run
+from widefield.workflows.teachers import write_targets
 
 
 @input_errors
@@ -88,8 +77,8 @@ def pretrain(
         quiet: show no progress.
         logger: log to wandb or mlflow too, if installed; metrics.csv and files for TensorBoard
             are always written.
-        threads: CPU threads; by default as many as are fastest in a short trial, and when a run is
-            resumed those that it had, because their number can change the last bits of weights.
+        threads: CPU threads; by default all cores or OMP_NUM_THREADS, and when a run is resumed
+            those that it had, because their number can change the last bits of weights.
         on_note: called before the work with each note on the data, the settings and the initial
             encoder; by default they are shown with the progress.
         on_step: called after every step; an exception ends the run, without a checkpoint.
@@ -111,79 +100,41 @@ def pretrain(
         check_logger(logger)
     check_folder_name(out, here=True)
     check_threads(threads)
-    excluded = read_excluded(exclude)
+    if resume and recipe != "default":
+        raise ValueError("a resumed run has its own settings: leave out recipe or resume")
     folder = RunFolder(path=Path(out))
-    setup = None
-    if resume:
-        if recipe != "default":
-            raise ValueError("a resumed run has its own settings: leave out recipe or resume")
-        resolved = _recipe_to_resume(folder, settings)
-    else:
-        setup = Setup(data, recipe, settings, download=download)
-        resolved = setup.recipe
-    check_teachers(resolved)
-    device = choose_device(resolved.device)
-    check_compile(resolved, device)
-    ranks = DistributedContext(device, choose_precision(resolved.precision, device))
-    console = Console(stderr=True, quiet=quiet or not ranks.is_rank_zero)
-    if ranks.is_rank_zero and not resume:
-        check_empty(folder.path)
-    with images_bar(console, "reading images") as progress, ranks.rank_failure_errors():
+    request = Request(
+        data=data,
+        folder=folder,
+        group=group,
+        excluded=read_excluded(exclude),
+        download=download,
+        threads=threads,
+        quiet=quiet,
+    )
+    with ExitStack() as stack:
         if resume:
-            group = _group_to_resume(folder, group)
-            excluded = (*folder.manifest.excluded(), *excluded)
-        options = resolved.data_options() | (folder.form().options() if resume else {})
-        dataset = open_dataset(
-            data,
-            **options,
-            group=group,
-            exclude=tuple(set(excluded)),
-            agree=ranks.broadcast,
-            progress=progress,
-        )
-    resolved, notes, init = (resolved, (), None) if setup is None else setup.finish(dataset)
-    init_notes = () if init is None else init.notes
-    gather_note = _gather_note(resolved, ranks)
-    notes = (*dataset.notes, dataset.storage, *init_notes, *gather_note, *notes)
-    initial = saved_init(folder, resolved) if init is None else init.encoder
-    with (
-        disk_full_errors(folder.path, last=folder.last_checkpoint),
-        ranks.rank_failure_errors(),
-        _lock(folder, ranks),
-        torch.random.fork_rng(enabled=True),
-        ExitStack() as stack,
-    ):
-        growth = None
-        if not resume and ranks.is_rank_zero:
-            check_empty(folder.path)  # again: another process may have written a run meanwhile
-        if resume:
-            dataset, growth = in_order(dataset, folder, resolved, ranks)
-        resolved = ranks.broadcast(resolved)
-        threads, thread_note = _threads(threads, resume, folder, resolved, dataset, initial, ranks)
-        stack.enter_context(limited_threads(threads))
-        ranks.on_rank_zero(
-            lambda: write_targets(
-                folder,
-                resolved,
-                data,
-                dataset,
-                console,
-                form={"group": group},
-                consent=not resume or "teacher" in settings,
-                download=download,
-            )
-        )
-        torch.manual_seed(resolved.seed)
+            prepared = resume_run(request, settings, stack)
+        else:
+            prepared = start_run(request, recipe, settings, stack)
+        ranks, console = prepared.ranks, request.console(prepared.ranks)
+        # Layers such as dropout draw from torch's global generator. It is seeded here, and the
+        # caller gets back its own.
+        stack.enter_context(torch.random.fork_rng(enabled=True))
+        stack.enter_context(limited_threads(prepared.threads))
         run = None
         try:
-            run = PretrainRun(resolved, dataset, folder, console, ranks, initial, logger, growth)
+            named_now = not resume or "teacher" in settings
+            ranks.on_rank_zero(lambda: write_targets(request, prepared, consent=named_now))
+            torch.manual_seed(prepared.recipe.seed)
+            run = PretrainRun(prepared, folder, console, logger)
             with closing(run):
-                if not (resume and run.resume(_source(data, dataset))):
-                    metadata, began = _metadata(resolved, data, dataset, group), run.growth
-                    metadata["threads"] = threads
-                    ranks.on_rank_zero(lambda: folder.begin(metadata, dataset, began, initial))
+                if prepared.has_checkpoint:
+                    restore(run, _source(prepared, data))
+                else:
+                    _begin(run, prepared, data)
                 if ranks.is_rank_zero:
-                    send_notes((*notes, *thread_note), on_note or partial(_show, console))
+                    send_notes(prepared.notes, on_note or partial(print_line, console))
                 done = run.train(on_step=on_step, on_epoch=on_epoch)
                 if done.finished and ranks.is_rank_zero:
                     write_run_page(run)
@@ -195,102 +146,32 @@ def pretrain(
     return done
 
 
-def _threads(
-    threads: int | None,
-    resume: bool,
-    folder: RunFolder,
-    recipe: Recipe,
-    dataset: Dataset,
-    initial: Encoder | None,
-    ranks: DistributedContext,
-) -> tuple[int, tuple[str, ...]]:
-    """Return the number of threads of a run, and a note if it is resumed with another one."""
-    before = folder.settings().get("threads") if resume else None
-    if before is None:
-        return threads or choose_threads(recipe, dataset, initial, ranks), ()
-    now = threads or min(before, usable_cpus())
-    if now == before:
-        return now, ()
-    note = f"{now} threads, and {before} so far: the last bits of the weights can differ"
-    return now, (note,)
-
-
-def _show(console: Console, note: str) -> None:
-    console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
-
-
-def _gather_note(recipe: Recipe, ranks: DistributedContext) -> tuple[str, ...]:
-    """Return a note if each process contrasts the examples of its own part of a batch alone."""
-    world, settings = ranks.shard.world, recipe.method.flat()
-    if world == 1 or settings.get("gather_distributed", True):
-        return ()
-    return (
-        f"{world} processes: each contrasts the {recipe.batch_size // world} examples of its own "
-        f"part of a batch, not all {recipe.batch_size}: {option('gather_distributed', True)} "
-        "contrasts all",
+def _begin(run: PretrainRun, prepared: Prepared, data: Data) -> None:
+    """Write settings, manifest and initial weights of a new run."""
+    settings, growth = _settings(prepared, data), run.growth
+    run.ranks.on_rank_zero(
+        lambda: run.folder.begin(settings, prepared.dataset, growth, prepared.initial)
     )
 
 
-@contextmanager
-def _lock(folder: RunFolder, ranks: DistributedContext) -> Iterator[None]:
-    """Create and lock the folder on rank 0, while the other ranks wait."""
-    with ExitStack() as stack:
-        if ranks.is_rank_zero:
-            stack.enter_context(folder.created())
-            stack.enter_context(FolderLock(folder.path))
-        ranks.barrier()
-        yield
-
-
-def _recipe_to_resume(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of the run, with the settings in `settings` that a resume may change."""
-    recipe = folder.recipe()
-    own = recipe.encoder.name if is_own(recipe.encoder.name) else None
-    overrides = without_auto(with_names(settings, recorded=_recorded(own, settings)))
-    before, after = recipe.flat(), recipe.changed(overrides).flat()
-    for name, value in after.items():
-        # A default of the run's own method may have been resolved to another value.
-        unset = value in (None, "auto") and (name not in overrides or overrides[name] != value)
-        if name not in RESUME_SETTINGS and value != before.get(name) and not unset:
-            raise ValueError(
-                f"the run in {folder.path} has {name} {before.get(name)!r}, not {value!r}: "
-                f"resume without {option(name)}, or start a new run with another {option('out')}"
-            )
-    return recipe.changed({name: after[name] for name in RESUME_SETTINGS})
-
-
-def _recorded(own: str | None, settings: Mapping[str, Any]) -> str | None:
-    """Return the name under which a file that may have moved is in the run."""
-    is_file = own is not None and is_own(str(settings.get("encoder")))
-    return own if is_file and Path(str(own)).name == Path(settings["encoder"]).name else None
-
-
-def _group_to_resume(folder: RunFolder, group: str | None) -> str | None:
-    """Return the group of the run; check that no other one is given."""
-    before = folder.group()
-    if group not in (None, before):
-        raise ValueError(
-            f"the run in {folder.path} has group {before!r}, not {group!r}: resume without "
-            f"{option('group')}, or start a new run with another {option('out')}"
-        )
-    return before
-
-
-def _source(data: Data, dataset: Dataset) -> str | None:
+def _source(prepared: Prepared, data: Data) -> str | None:
     """Return the source with absolute paths; None for arrays."""
-    return absolute(dataset.spec) if isinstance(data, str | Path) else None
+    return absolute(prepared.dataset.spec) if isinstance(data, str | Path) else None
 
 
-def _metadata(recipe: Recipe, data: Data, dataset: Dataset, group: str | None) -> dict[str, Any]:
+def _settings(prepared: Prepared, data: Data) -> dict[str, Any]:
+    """Return what `run.yaml` records."""
+    recipe, dataset = prepared.recipe, prepared.dataset
     return {
         "format": FORMAT,
         "widefield": __version__,
-        "data": _source(data, dataset) or dataset.spec,
+        "data": _source(prepared, data) or dataset.spec,
         "examples": len(dataset),
-        **({} if group is None else {"group": group}),
+        **({} if prepared.group is None else {"group": prepared.group}),
         "form": dataset.form.options(),
         "tasks": {task: list(names) for task, names in dataset.classes.items()},
         "recipe": recipe.to_dict(),
         "machine": machine(choose_device(recipe.device)),
         "began": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "threads": prepared.threads,
     }

@@ -2,76 +2,46 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
 from torch import Tensor
 
-from widefield.config.recipe import Recipe
 from widefield.core.errors import option
 from widefield.core.files import write_atomically
 from widefield.core.form import Form
 from widefield.core.names import printable
 from widefield.data import Dataset
-from widefield.data.source import Data
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.initial_weights import check_published
 from widefield.inference.open_encoder import open_encoder
 from widefield.methods.distill import DistillConfig, teacher_rows
-from widefield.train.run_dir import RunFolder
+from widefield.train.progress import print_line
+from widefield.train.run import Prepared
+from widefield.workflows.start import Request
 
 
-def check_teachers(recipe: Recipe) -> None:
-    """Check that a run that distills has a teacher.
-
-    Raises:
-        ValueError: it has none.
-    """
-    if isinstance(recipe.method, DistillConfig) and not recipe.method.teacher:
-        raise ValueError(
-            f"distill predicts the features of a teacher: give {option('teacher', 'ENCODER')}"
-        )
-
-
-def write_targets(
-    folder: RunFolder,
-    recipe: Recipe,
-    data: Data,
-    dataset: Dataset,
-    console: Console,
-    *,
-    form: Mapping[str, Any],
-    consent: bool,
-    download: bool,
-) -> None:
+def write_targets(request: Request, prepared: Prepared, *, consent: bool) -> None:
     """Write the features of the teachers of a run for every example, unless they are there.
 
     Args:
-        folder: the run.
-        recipe: its settings, with the teachers.
-        data: the source of its examples, which each teacher reads in its own form.
-        dataset: the examples, in the order of the run.
-        console: for progress and notes.
-        form: options of the data that are not in the recipe, as `group`.
+        request: the folder of the run, and the data, which each teacher reads in its own form.
+        prepared: the settings with the teachers, and the examples in the order of the run.
         consent: whether the user named the teachers in this call, so that code of theirs may be
             executed.
-        download: fetch published weights that are missing.
 
     Raises:
         ValueError: a teacher that cannot be opened, of another kind of data, or with other inputs
             than another teacher.
     """
-    method = recipe.method
+    method, folder = prepared.recipe.method, request.folder
     if not isinstance(method, DistillConfig) or not method.teacher:
         return
-    if folder.settings_file.exists():
-        folder.rename_teacher()  # of a run that was killed between the two
-    record = {"teacher": list(method.teacher), "examples": _digest(dataset)}
+    record = {"teacher": list(method.teacher), "examples": _digest(prepared.dataset)}
     file = folder.targets_file.with_name("rows.json")
     if folder.targets_file.exists() and _read(file) == record:
         return
@@ -82,16 +52,16 @@ def write_targets(
             f"{option('teacher')} again"
         )
     for name in method.teacher:
-        check_published(name, download=download)
-    teachers = open_teachers(method.teacher, dataset)
-    rows = teacher_rows([_features(t, recipe, data, dataset, console, form) for t in teachers])
+        check_published(name, download=request.download)
+    teachers = open_teachers(method.teacher, prepared.dataset)
+    rows = teacher_rows([_features(teacher, request, prepared) for teacher in teachers])
     folder.targets_file.parent.mkdir(exist_ok=True)
     folder.targets_file.unlink(missing_ok=True)  # a kill must not leave rows beside another record
     text = json.dumps(record)
     write_atomically(file, lambda path: path.write_text(text, "utf-8"))
     write_atomically(folder.targets_file, lambda path: _save(path, rows))
     if folder.settings_file.exists():
-        folder.rename_teacher()
+        folder.finish_start()
 
 
 def open_teachers(names: Sequence[str], dataset: Dataset) -> list[FeatureExtractor]:
@@ -120,25 +90,22 @@ _CHECKED = 64
 """Examples whose values are compared with those that the teachers saw."""
 
 
-def _features(
-    teacher: FeatureExtractor,
-    recipe: Recipe,
-    data: Data,
-    dataset: Dataset,
-    console: Console,
-    form: Mapping[str, Any],
-) -> Tensor:
+def _features(teacher: FeatureExtractor, request: Request, prepared: Prepared) -> Tensor:
     """Return the features [n, D] of the examples in the order of the run."""
+    recipe, dataset = prepared.recipe, prepared.dataset
+    console = request.console(prepared.ranks)
     for note in teacher.notes:
-        console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
-    options: dict[str, Any] = {
-        "max_examples": recipe.max_examples,
-        "seed": recipe.seed,
-        "seconds": recipe.seconds,
-    }
+        print_line(console, note)
     if teacher.form.size is None and dataset.kind == "images":
         teacher = replace(teacher, form=replace(teacher.form, size=dataset.form.size))
-    own = teacher.open(data, quiet=console.quiet, **options, **form)
+    own = teacher.open(
+        request.data,
+        quiet=console.quiet,
+        max_examples=recipe.max_examples,
+        seed=recipe.seed,
+        seconds=recipe.seconds,
+        group=prepared.group,
+    )
     places = {path: row for row, path in enumerate(own.paths)}
     order = [places.get(path, -1) for path in dataset.paths]
     if min(order) < 0:

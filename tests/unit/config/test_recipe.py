@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from widefield.config.arguments import RecipeArguments
-from widefield.config.defaults import LONG_METHOD
 from widefield.config.recipe import RUN_SETTINGS, Recipe, settings_by_name
-from widefield.config.recipes import FIRST_METHOD, RECIPES, make_recipe
-from widefield.core.form import InputSpec
+from widefield.config.recipes import make_recipe
 from widefield.core.names import check_name
 from widefield.core.settings import Settings, describe
 from widefield.methods import METHODS, SimCLRConfig
@@ -84,23 +82,6 @@ def test_bad_settings_are_named(settings: dict[str, object], message: str) -> No
     assert "\n" not in str(error.value)
 
 
-def test_unknown_recipe_is_named() -> None:
-    with pytest.raises(ValueError, match="unknown recipe 'defualt': did you mean 'default'"):
-        make_recipe("defualt")
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_is_for_some_methods_and_refuses_the_others(name: str) -> None:
-    assert make_recipe(name).method.name == FIRST_METHOD.get(name, LONG_METHOD)
-    for method in METHODS:
-        try:
-            recipe = make_recipe(name, method=method)
-        except ValueError as error:
-            assert f"the recipe {name} has no settings for {method}" in str(error)  # noqa: PT017
-        else:
-            assert recipe.method.name == method
-
-
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("views", ["expert", "viewmaker+flip", "noise+adversarial"])
 def test_a_recipe_survives_its_plain_values(method: str, views: str) -> None:
@@ -149,68 +130,6 @@ def test_words_of_numpy_are_words() -> None:
     recipe = make_recipe(**{name: np.str_(word) for name, word in words.items()})
     assert recipe == make_recipe(**words)
     assert yaml.safe_load(yaml.safe_dump(recipe.to_dict())) == recipe.to_dict()
-
-
-def test_paper_recipe_is_appendix_c() -> None:
-    paper = make_recipe("s-diet-paper").flat()
-    assert (paper["epochs"], paper["batch_size"], paper["lr"]) == (5000, 256, 1e-3)
-    assert (paper["weight_decay"], paper["warmup_epochs"]) == (0.05, 0)
-    assert (paper["decay_bias_and_norm"], paper["precision"]) == (True, "32")
-    assert (paper["label_smoothing"], paper["projector_layers"]) == (0.8, 3)
-    assert paper["projector_dim"] > 200  # figure 1c counts more large singular values than that
-    assert (paper["method"], paper["logit_scale"]) == ("s-diet", 1.0)
-    assert (paper["head_lr_scale"], paper["head_update"]) == (1.0, "estimated")
-    assert paper["head_init"] == "random"
-    assert paper["projector_batch_norm"] is False
-    assert (paper["encoder"], paper["zero_init_last"], paper["normalize"]) == (
-        "resnet18",
-        False,
-        True,
-    )
-
-
-def test_the_papers_stem_is_small_for_cifar_alone() -> None:
-    encoder = make_recipe("s-diet-paper").encoder
-    stems = {
-        side: encoder.build(InputSpec(image_size=side), seed=0).config.stem for side in (32, 64)
-    }
-    assert stems == {32: "small", 64: "native"}
-    native = make_recipe("s-diet-paper", stem="native").encoder
-    assert native.build(InputSpec(image_size=32), seed=0).config.stem == "native"
-
-
-def test_stacked_digits_have_the_papers_number_of_epochs() -> None:
-    spec = "photos+stacked-digits"
-    assert make_recipe("s-diet-paper", data=spec).epochs == 500
-    assert make_recipe("s-diet-paper", data=spec, epochs=7).epochs == 7
-    assert make_recipe("s-diet-paper", data="photos+digits").epochs == 5000
-    assert make_recipe(data=spec) == make_recipe()
-
-
-def test_feature_dropout_is_as_published() -> None:
-    fd = make_recipe("feature-dropout").flat()
-    assert (fd["views"], fd["epochs"], fd["batch_size"]) == ("viewmaker:published", 200, 256)
-    assert fd["viewmaker_lr"] == 1e-3
-    assert (fd["optimizer"], fd["lr"], fd["weight_decay"]) == ("sgd", 0.03, 1e-4)
-    assert (fd["schedule"], fd["warmup_epochs"]) == ("constant", 0)
-    assert (fd["temperature"], fd["loss"], fd["viewmaker_budget"]) == (0.07, "one-sided", 0.05)
-    assert (fd["encoder"], fd["stem"], fd["precision"]) == ("resnet18", "small", "32")
-    assert (fd["projector_layers"], fd["projector_dim"]) == (1, 128)
-    assert fd["decay_bias_and_norm"]
-
-
-@pytest.mark.parametrize(
-    ("data", "budget"),
-    [("photos", 0.05), ("photos+shapes", 0.05), ("photos+digits", 0.05), ("photos+letters", 0.1)],
-)
-def test_the_viewmakers_budget_is_that_of_the_data(data: str, budget: float) -> None:
-    for views in ({}, {"views": "viewmaker:published"}, {"views": "mask-viewmaker"}):
-        recipe = make_recipe("feature-dropout", data=data, **views)
-        assert recipe.flat()["viewmaker_budget"] == budget
-    told = make_recipe("feature-dropout", data=data, viewmaker_budget=0.3)
-    assert told.flat()["viewmaker_budget"] == 0.3
-    expert = make_recipe("feature-dropout", data=data, views="expert:feature-dropout")
-    assert expert.views == ViewSettings.named("expert:feature-dropout")
 
 
 def test_ours_have_names_of_their_own_and_the_published_objective_is_as_published() -> None:

@@ -5,7 +5,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
 import torch
 import yaml
@@ -146,9 +145,6 @@ def test_a_rate_that_is_not_the_methods_own_is_noted() -> None:
     assert "learning rate 0.02, the default for networks with batch norm; efficientnet_b0" in line
 
 
-@hypothesis.settings(
-    deadline=None
-)  # building an encoder to look at it takes a while the first time
 @given(epochs=st.integers(1, 10**4))
 def test_the_method_goes_by_the_epochs_and_is_noted(epochs: int) -> None:
     """Rows that were visited often stand in for a second view."""
@@ -279,9 +275,6 @@ def test_the_balance_that_a_run_began_with_is_in_its_settings(tmp_path: Path) ->
     assert recipe["method"]["cross_entropy_weight"] == 30.0
 
 
-@hypothesis.settings(
-    deadline=None
-)  # building an encoder to look at it takes a while the first time
 @given(examples=st.integers(1, 10**7), max_batch_size=st.integers(1, 4096))
 def test_the_batch_of_few_examples(examples: int, max_batch_size: int) -> None:
     """It is the largest power of two with 16 steps an epoch, if that is 64 or more."""
@@ -470,9 +463,6 @@ FACTS = st.builds(
 )
 
 
-@hypothesis.settings(
-    deadline=None
-)  # building an encoder to look at it takes a while the first time
 @given(recipe=st.sampled_from(["default", make_recipe()]), known=FACTS, data=st.data())
 def test_resolving_is_a_pure_function_and_its_result_is_resolved(
     recipe: str | Recipe, known: RunContext, data: st.DataObject
@@ -491,9 +481,6 @@ def test_resolving_is_a_pure_function_and_its_result_is_resolved(
     assert None not in [chosen.method.flat().get(name, 0) for name in BALANCE_BY_STEPS[0]._fields]
 
 
-@hypothesis.settings(
-    deadline=None
-)  # building an encoder to look at it takes a while the first time
 @given(known=FACTS, data=st.data())
 def test_the_notes_name_what_was_chosen_by_a_rule(known: RunContext, data: st.DataObject) -> None:
     """And nothing that was given."""
@@ -510,9 +497,6 @@ def test_the_notes_name_what_was_chosen_by_a_rule(known: RunContext, data: st.Da
     assert not any("\n" in note for note in notes)
 
 
-@hypothesis.settings(
-    deadline=None
-)  # building an encoder to look at it takes a while the first time
 @given(name=st.sampled_from(sorted(RECIPES)), known=FACTS)
 @example(name="s-diet-paper", known=facts(planted={"stacked-digits"}))
 def test_what_is_checked_before_data_are_open_stays(name: str, known: RunContext) -> None:

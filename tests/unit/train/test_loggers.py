@@ -7,7 +7,7 @@ from lightning.pytorch import loggers
 
 import widefield
 from commands import Command
-from widefield.train.loggers import check_logger
+from widefield.train.progress import check_logger
 
 
 class Kept:

@@ -183,7 +183,7 @@ def test_a_run_records_its_group_and_resumes_with_it(tmp_path: Path) -> None:
     assert (score.train_examples, score.test_examples) == (len(train), 104 - len(train))
     assert report.train_test_overlap == 0
     if done.comparison is not None:
-        assert json.loads(folder.comparison_file.read_text())["groups"] == 21
+        assert json.loads((folder.path / "comparison.json").read_text())["groups"] == 21
 
 
 def test_explore_compares_examples_with_other_groups_alone() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from widefield.config.recipes import make_recipe
 from widefield.core.types import Shard
-from widefield.train.run import contrast_notes
-from widefield.workflows.pretrain import _gather_note
+from widefield.train.resume import contrast_notes
+from widefield.workflows.start import gather_note
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_loss_over_a_part_of_the_batch_is_said(
     )
     recipe = make_recipe(method=method, batch_size=64, **settings)
     ranks: Any = SimpleNamespace(shard=Shard(0, world))
-    lines = _gather_note(recipe, ranks)
+    lines = gather_note(recipe, ranks)
     assert len(lines) == said
     if said:
         assert f"{64 // world} examples of its own part of a batch, not all 64" in lines[0]

@@ -1,0 +1,246 @@
+"""Preparation of a new run: its settings, its data and its initial weights.
+
+A run is prepared in this order, because each step needs those before it.
+
+1. The settings alone: a misspelled one costs neither weights nor data.
+2. The initial weights: they decide the architecture, and maybe the image size.
+3. The data, in that size.
+4. The settings that were not given: they depend on the data and the machine.
+5. The folder, once nothing is left that the user could have got wrong.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from torch import nn
+
+from widefield.config.recipe import Recipe
+from widefield.config.resolve import InitInfo, RunContext, check, resolve
+from widefield.core.errors import option
+from widefield.core.files import make_folders, remove_empty
+from widefield.core.hardware import choose_device, choose_precision
+from widefield.data import Dataset, open_dataset, plant_names
+from widefield.data.readers import hub
+from widefield.data.source import Data
+from widefield.data.spec import parse
+from widefield.encoders import Encoder, give_network, is_own
+from widefield.head import FolderLock
+from widefield.inference.initial_weights import (
+    InitialEncoder,
+    check_published,
+    init_name,
+    open_init,
+)
+from widefield.methods.distill import DistillConfig
+from widefield.train.checkpoint import disk_full_errors
+from widefield.train.compiled import check_compile
+from widefield.train.distributed import DistributedContext
+from widefield.train.folder_checks import check_empty
+from widefield.train.progress import images_bar
+from widefield.train.run import Prepared
+from widefield.train.run_dir import RunFolder
+from widefield.train.threads import default_threads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Arguments of a call of `pretrain` beside its settings, checked."""
+
+    data: Data
+    folder: RunFolder
+    group: str | None
+    excluded: tuple[str, ...]
+    """Paths of the examples to leave out."""
+    download: bool
+    threads: int | None
+    quiet: bool
+
+    def console(self, ranks: DistributedContext) -> Console:
+        """Return where progress is shown: by the first process alone."""
+        return Console(stderr=True, quiet=self.quiet or not ranks.is_rank_zero)
+
+    def open(self, recipe: Recipe, ranks: DistributedContext, **form: Any) -> Dataset:
+        """Open the data as the recipe says, or in the `form` that a run has already."""
+        console = self.console(ranks)
+        with images_bar(console, "reading images") as progress, ranks.rank_failure_errors():
+            return open_dataset(
+                self.data,
+                **{**recipe.data_options(), **form},
+                group=self.group,
+                exclude=tuple(set(self.excluded)),
+                agree=ranks.broadcast,
+                progress=progress,
+            )
+
+
+def start(
+    request: Request, recipe: str | Recipe, settings: Mapping[str, Any], stack: ExitStack
+) -> Prepared:
+    """Prepare a new run; `stack` holds its folder.
+
+    Raises:
+        ValueError: invalid settings or data, or the folder holds other files.
+    """
+    checked = check_settings(request.data, recipe, settings, download=request.download)
+    ranks, folder = join_ranks(checked.recipe), request.folder
+    if ranks.is_rank_zero:
+        check_empty(folder.path)
+    dataset = request.open(checked.recipe, ranks)
+    resolved, notes, init = checked.resolve(dataset)
+    stack.enter_context(claimed(folder, ranks))
+    if ranks.is_rank_zero:
+        check_empty(folder.path)  # again: another process may have written a run meanwhile
+    return Prepared(
+        # A process resolves by the memory of its own machine; all take what the first one did.
+        recipe=ranks.broadcast(resolved),
+        dataset=dataset,
+        initial=None if init is None else init.encoder,
+        growth=None,
+        ranks=ranks,
+        group=request.group,
+        threads=request.threads or default_threads(),
+        notes=(
+            *dataset.notes,
+            dataset.storage,
+            *(() if init is None else init.notes),
+            *gather_note(resolved, ranks),
+            *notes,
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedSettings:
+    """Settings of a run that were checked, while its data are not open yet."""
+
+    base: str | Recipe
+    overrides: Mapping[str, Any]
+    planted: frozenset[str]
+    init: InitialEncoder | None
+    recipe: Recipe
+    """Settings as far as they are known, enough to open the data."""
+
+    def resolve(self, dataset: Dataset) -> tuple[Recipe, tuple[str, ...], InitialEncoder | None]:
+        """Return resolved settings, notes on them, and the initial encoder, adapted to the data.
+
+        Raises:
+            ValueError: as `resolve`, or the initial encoder does not fit the data.
+        """
+        init = None if self.init is None else self.init.adapted(dataset)
+        context = RunContext.of(
+            dataset,
+            device=choose_device(self.recipe.device),
+            planted=self.planted,
+            init=_init_info(self.init),
+        )
+        return *resolve(self.base, self.overrides, context), init
+
+
+def check_settings(
+    data: Data, recipe: str | Recipe, settings: Mapping[str, Any], *, download: bool
+) -> CheckedSettings:
+    """Check the settings of a run and open its initial weights, without opening the data.
+
+    Args:
+        data: as for `pretrain`.
+        recipe: name of a recipe, or a whole one.
+        settings: settings of the user.
+        download: fetch published weights, and data of the Hub, that are missing.
+
+    Raises:
+        ValueError: invalid settings, a device that is not there, or no such weights of the initial
+            encoder or of a teacher.
+    """
+    if download and isinstance(data, str) and parse(data).base.startswith(hub.PREFIX):
+        hub.fetch(parse(data).base)
+    overrides = with_names(settings)
+    checked = check(recipe, overrides)  # before weights are loaded
+    if isinstance(checked.method, DistillConfig):
+        for teacher in checked.method.teacher or ():
+            check_published(teacher, download=download)
+    choose_device(checked.device)
+    planted = plant_names(str(data)) if isinstance(data, str | os.PathLike) else frozenset()
+    init = None
+    if checked.init is not None:
+        spec = settings.get("init")
+        init = open_init(checked.init if spec is None else spec, download=download)
+    return CheckedSettings(
+        base=recipe,
+        overrides=overrides,
+        planted=planted,
+        init=init,
+        recipe=check(recipe, overrides, planted=planted, init=_init_info(init)),
+    )
+
+
+def _init_info(init: InitialEncoder | None) -> InitInfo | None:
+    if init is None:
+        return None
+    return InitInfo(config=init.encoder.config, size_is_fixed=init.encoder.size_is_fixed)
+
+
+def with_names(settings: Mapping[str, Any], *, recorded: str | None = None) -> dict[str, Any]:
+    """Return settings as `run.yaml` stores them, with names of initial weights and network.
+
+    A network of one's own is given here, under the name `recorded` in its run too.
+    """
+    named, init, encoder = dict(settings), settings.get("init"), settings.get("encoder")
+    if init is not None:
+        named["init"] = init_name(init)
+        if not isinstance(init, Encoder) and (isinstance(init, nn.Module) or is_own(str(init))):
+            give_network(init)
+    if isinstance(encoder, nn.Module) or (isinstance(encoder, str) and is_own(encoder)):
+        given = give_network(encoder, recorded=recorded)
+        named["encoder"] = recorded or given.name
+    teachers = named.pop("teacher", None)
+    if teachers is not None:
+        listed = [teachers] if isinstance(teachers, str | os.PathLike) else teachers
+        named["teacher"] = tuple(init_name(teacher) for teacher in listed)
+    return named
+
+
+def join_ranks(recipe: Recipe) -> DistributedContext:
+    """Join the processes of a run; check that its method and its device can be used.
+
+    Raises:
+        ValueError: they cannot.
+    """
+    if isinstance(recipe.method, DistillConfig) and not recipe.method.teacher:
+        raise ValueError(
+            f"distill predicts the features of a teacher: give {option('teacher', 'ENCODER')}"
+        )
+    device = choose_device(recipe.device)
+    check_compile(recipe, device)
+    return DistributedContext(device, choose_precision(recipe.precision, device))
+
+
+@contextmanager
+def claimed(folder: RunFolder, ranks: DistributedContext) -> Iterator[None]:
+    """Create and lock the folder of a run on rank 0, while the other ranks wait."""
+    with (
+        disk_full_errors(folder.path, last=folder.last_checkpoint),
+        ranks.rank_failure_errors(),
+        ExitStack() as stack,
+    ):
+        if ranks.is_rank_zero:
+            new_folders = make_folders(folder.path)
+            stack.callback(remove_empty, new_folders)  # those of a run that left no files
+            stack.enter_context(FolderLock(folder.path))
+        ranks.barrier()
+        yield
+
+
+def gather_note(recipe: Recipe, ranks: DistributedContext) -> tuple[str, ...]:
+    """Return a note if each process contrasts the examples of its own part of a batch alone."""
+    world, settings = ranks.shard.world, recipe.method.flat()
+    if world == 1 or settings.get("gather_distributed", True):
+        return ()
+    return (
+        f"{world} processes: each contrasts the {recipe.batch_size // world} examples of its own "
+        f"part of a batch, not all {recipe.batch_size}: {option('gather_distributed', True)} "
+        "contrasts all",
+    )
