@@ -1,10 +1,10 @@
 """Theory labs: one file per claim, the prediction beside the measurement.
 
 A lab imports the rest of the library and is never imported by it. Each lab's file begins with its
-claim and ends with `LAB`. Labs share `one_layer` and `pair_weights`; no lab imports another.
+claim, and has the functions `measure`, `check`, `notes` and `draw`. Labs share `one_layer` and
+`pair_weights`; no lab imports another.
 """
 
-import ast
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -41,7 +41,9 @@ def __getattr__(name: str) -> Any:
 
 @cache
 def _labs() -> "dict[str, Lab]":
-    labs = [import_module(f"{__name__}.{module}").LAB for module in MODULES]
+    from widefield_labs.lab import Lab
+
+    labs = [Lab.of(import_module(f"{__name__}.{module}")) for module in MODULES]
     return {lab.name: lab for lab in labs}
 
 
@@ -54,10 +56,10 @@ def claims() -> dict[str, str]:
         >>> claims()["multistep"]
         'One closed form replaces every optimizer step that a row of the head missed.'
     """
-    files = {module: Path(__file__).with_name(f"{module}.py").read_text() for module in MODULES}
+    files = {module: Path(__file__).with_name(f"{module}.py") for module in MODULES}
     return {
-        module.replace("_", "-"): (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
-        for module, text in files.items()
+        module.replace("_", "-"): file.read_text().splitlines()[0].strip('"')
+        for module, file in files.items()
     }
 
 

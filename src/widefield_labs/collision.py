@@ -15,7 +15,7 @@ apart, so a standard deviation shrinks at least by the product of the c, and E l
 """
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -23,11 +23,7 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from widefield_labs.lab import Lab, Scale, at_scale, first_line
-from widefield_labs.result import Arrays, Check, at_least, at_most, close
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from widefield_labs.lab import Arrays, Check, Figure, Scale, at_least, at_most, at_scale, close
 
 TOP = 16  # the digits' brightest level
 DEVIATIONS = 4.0  # standard errors of a Monte-Carlo mean that a prediction may be off
@@ -248,7 +244,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
     )
 
 
-def draw(arrays: Arrays, figure: "Figure") -> None:
+def draw(arrays: Arrays, figure: Figure) -> None:
     """Draw distinct images, equal pairs of unequal class and the best accuracy over the repeats."""
     panels = figure.subplots(1, 3)
     titles = ("distinct images", "equal pairs of unequal class [share]", "best invariant accuracy")
@@ -293,13 +289,3 @@ def measure(
         **repeat_contrast(images, labels, contrast_strength, trials, generator),
         "largest_class": (torch.bincount(labels).max() / len(labels)).numpy(),
     }
-
-
-LAB = Lab(
-    name="collision",
-    claim=first_line(__doc__),
-    measure=measure,
-    check=check,
-    notes=notes,
-    draw=draw,
-)

@@ -27,7 +27,7 @@ Shapes: R replicates, N pairs, D features, P nets, E values of eps, L terms of t
 """
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -35,13 +35,9 @@ from annotated_types import Ge, Interval
 from torch import Generator, Tensor
 
 from widefield.methods.alpha_cl import pair_importance
-from widefield_labs.lab import Lab, Scale, at_scale, first_line
+from widefield_labs.lab import Arrays, Check, Figure, Scale, at_least, at_most, at_scale, close
 from widefield_labs.pair_gradients import EPSILONS, TEMPERATURES, gradients, triplet_gradients
 from widefield_labs.pair_weights import contrastive_covariance, kernel_features, kernel_terms
-from widefield_labs.result import Arrays, Check, at_least, at_most, close
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SUPPORT = 2.0  # x0 is uniform on [0, SUPPORT]
 PAIR_DRAWS = 20_000  # for zeta_1 and zeta_2
@@ -282,7 +278,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
     )
 
 
-def draw(arrays: Arrays, figure: "Figure") -> None:
+def draw(arrays: Arrays, figure: Figure) -> None:
     """Draw the error over the batch size, and how well the gradients agree."""
     left, middle, right = figure.subplots(1, 3)
     sizes, square = arrays["sizes"], arrays["square"]
@@ -346,13 +342,3 @@ def measure(
         ),
         **triplet_gradients(nets=nets, pairs=pairs, generator=generator),
     }
-
-
-LAB = Lab(
-    name="contrastive-covariance",
-    claim=first_line(__doc__),
-    measure=measure,
-    check=check,
-    notes=notes,
-    draw=draw,
-)

@@ -18,7 +18,7 @@ Shapes: R data sets, n examples, d input dimensions, m embedding dimensions.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -29,11 +29,7 @@ from torch.nn import functional
 from widefield.core.validation import require
 from widefield.methods.diet import one_hot_error
 from widefield.methods.spectral import spectral_contrastive
-from widefield_labs.lab import Lab, Scale, at_scale, first_line
-from widefield_labs.result import Arrays, Check, at_least, at_most
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from widefield_labs.lab import Arrays, Check, Figure, Scale, at_least, at_most, at_scale
 
 CONVERGED = 1e-4
 """Relative distance that counts as equal. Both minimizers run to rounding in the value of the loss,
@@ -274,7 +270,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
     )
 
 
-def draw(arrays: Arrays, figure: "Figure") -> None:
+def draw(arrays: Arrays, figure: Figure) -> None:
     """Draw the distance to the predicted W^T W M while minimizing, and its entries at the end."""
     left, right = figure.subplots(1, 2, width_ratios=[3, 2])
     shown = (
@@ -353,13 +349,3 @@ def measure(
         _, special = solve_diet(data, embedding, rounds, random_start(data, embedding, generator))
         solved |= {f"{name}_{key}": value for key, value in special.items()}
     return {name: value.numpy() for name, value in solved.items()}
-
-
-LAB = Lab(
-    name="diet-is-spectral",
-    claim=first_line(__doc__),
-    measure=measure,
-    check=check,
-    notes=notes,
-    draw=draw,
-)

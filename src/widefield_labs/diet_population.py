@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from widefield.methods.diet import one_hot_error
-from widefield_labs.result import Arrays
+from widefield_labs.lab import Arrays
 
 CLASSES, EXAMPLES, AMBIENT = 2, 8, 16
 CIRCLE = 16  # directions of xi in the plane of one other class

@@ -27,7 +27,7 @@ Shapes: R trials, 2 variants (0 plain, 1 normalized), n examples, m embedding, d
 """
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -46,11 +46,7 @@ from widefield_labs.diet_population import (
     plain_ratio,
     theorem,
 )
-from widefield_labs.lab import Lab, Scale, at_scale, first_line
-from widefield_labs.result import Arrays, Check, at_least, at_most, close
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from widefield_labs.lab import Arrays, Check, Figure, Scale, at_least, at_most, at_scale, close
 
 
 def train_toy(
@@ -190,7 +186,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
     )
 
 
-def draw(arrays: Arrays, figure: "Figure") -> None:
+def draw(arrays: Arrays, figure: Figure) -> None:
     """Draw Figure 1a and 1b, and the ratio over nu2 and over the overlap of class sums."""
     figure.set_size_inches(9, 6)
     (plain, normalized), (bounds, overlap) = figure.subplots(2, 2)
@@ -257,13 +253,3 @@ def measure(
         steps=at_scale(scale, tiny=300, default=1000),
         generator=generator,
     )
-
-
-LAB = Lab(
-    name="diet-toy",
-    claim=first_line(__doc__),
-    measure=measure,
-    check=check,
-    notes=notes,
-    draw=draw,
-)

@@ -10,7 +10,7 @@ The proof uses only that the law of u_k is spherical; the other laws here show w
 """
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -19,11 +19,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from widefield_labs.lab import Lab, Scale, at_scale, first_line
-from widefield_labs.result import Arrays, Check, at_least, at_most, close
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from widefield_labs.lab import Arrays, Check, Figure, Scale, at_least, at_most, at_scale, close
 
 LAWS = ("gaussian", "sphere", "student", "stretched", "laplace")
 SPHERICAL = LAWS[:3]
@@ -148,7 +144,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
     )
 
 
-def draw(arrays: Arrays, figure: "Figure") -> None:
+def draw(arrays: Arrays, figure: Figure) -> None:
     """Draw the error over the angle for the spherical laws (left) and the others (right)."""
     left, right = figure.subplots(1, 2, sharey=True)
     degrees = np.rad2deg(arrays["angle"])
@@ -209,13 +205,3 @@ def measure(
         "train_points": np.array(train),
         "test_points": np.array(test),
     }
-
-
-LAB = Lab(
-    name="downstream-angle",
-    claim=first_line(__doc__),
-    measure=measure,
-    check=check,
-    notes=notes,
-    draw=draw,
-)

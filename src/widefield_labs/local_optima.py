@@ -22,14 +22,14 @@ Shapes: M features, n atoms, d dimensions, R rows, S replicates, G rates.
 """
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 from annotated_types import Interval
 from torch import Generator, Tensor
 
 from widefield_labs import monomials
-from widefield_labs.lab import Lab, Scale, at_scale, first_line
+from widefield_labs.lab import Arrays, Check, Figure, Scale, at_most, at_scale, close
 from widefield_labs.one_layer import (
     CRITICAL_RATE,
     ascend,
@@ -38,10 +38,6 @@ from widefield_labs.one_layer import (
     is_lme,
     summation,
 )
-from widefield_labs.result import Arrays, Check, at_most, close
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NEAR = 0.999  # cosine from which a row counts as being at a feature
 MIXED_RATES = (0.05, 0.15, 0.25, 0.35, 0.37, 0.39, 0.41, 0.5)
@@ -281,7 +277,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
     )
 
 
-def draw(arrays: Arrays, figure: "Figure") -> None:
+def draw(arrays: Arrays, figure: Figure) -> None:
     """Draw the eigengap and the escape rate over q, and where random rows end."""
     left, middle, right = figure.subplots(1, 3)
     rates, features = arrays["rates"], len(arrays["categorical_share"])
@@ -369,13 +365,3 @@ def measure(
         **monomials.measure(features, generator),
         **random_starts(probability, start_rates, rows=rows, steps=300, generator=generator),
     }
-
-
-LAB = Lab(
-    name="local-optima",
-    claim=first_line(__doc__),
-    measure=measure,
-    check=check,
-    notes=notes,
-    draw=draw,
-)

@@ -27,8 +27,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
+from widefield_labs.lab import Arrays, Check, at_least, at_most, close
 from widefield_labs.one_layer import ascend, gated_covariance, summation
-from widefield_labs.result import Arrays, Check, at_least, at_most, close
 
 POWERS = (2, 3)
 LME_RATE = (1 - math.sqrt(1 / 5)) / 2

@@ -17,7 +17,7 @@ A setting is a column of `Settings`; G settings, or R rows of a head, are worked
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -26,12 +26,8 @@ from torch import Generator, Tensor
 
 from widefield.core import rng
 from widefield.core.validation import require
-from widefield_labs.lab import Lab, Scale, at_scale, first_line
-from widefield_labs.result import Arrays, Check, at_least, at_most, close
+from widefield_labs.lab import Arrays, Check, Figure, Scale, at_least, at_most, at_scale, close
 from widefield_labs.row_replay import compare_head
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ROUNDING = 1e-10  # float64 over a few hundred steps
 GAP_LAWS = ("constant", "shuffled", "with replacement")
@@ -329,7 +325,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
     )
 
 
-def draw(arrays: Arrays, figure: "Figure") -> None:
+def draw(arrays: Arrays, figure: Figure) -> None:
     """Draw a row's path, the error of either sign, and the error of t = n/b."""
     path, error, estimate = figure.subplots(1, 3)
     k = np.arange(len(arrays["steps"]))
@@ -388,13 +384,3 @@ def measure(
         "deviation_tolerance": np.array(4 * 0.25 * math.sqrt(2 / (20 * rows))),
         **compare_head(learning_rate, weight_decay, generator),
     }
-
-
-LAB = Lab(
-    name="multistep",
-    claim=first_line(__doc__),
-    measure=measure,
-    check=check,
-    notes=notes,
-    draw=draw,
-)

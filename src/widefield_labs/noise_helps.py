@@ -12,7 +12,7 @@ Shapes: R trials, 2 arms (0 without, 1 with noise), m pairs in a batch, K featur
 """
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -21,11 +21,7 @@ from torch import Generator, Tensor
 
 from widefield.core.validation import require
 from widefield.methods.diet import index_cross_entropy
-from widefield_labs.lab import Lab, Scale, at_scale, first_line
-from widefield_labs.result import Arrays, Check, at_least, at_most, close
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from widefield_labs.lab import Arrays, Check, Figure, Scale, at_least, at_most, at_scale, close
 
 CORRELATION, NOISY_SHARE = 0.9, 0.3  # one step: every alpha_k, and what noise leaves of alpha_k'
 FEATURES, DIMENSION, PAIRS = 3, 5, 8
@@ -257,7 +253,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
     )
 
 
-def draw(arrays: Arrays, figure: "Figure") -> None:
+def draw(arrays: Arrays, figure: Figure) -> None:
     """Draw alignment and P(correct) over training; the one-step effect over norm and step size."""
     figure.set_size_inches(9, 6)
     (top_left, top_right), (low_left, low_right) = figure.subplots(2, 2)
@@ -328,13 +324,3 @@ def measure(
         **theorem(at_scale(scale, tiny=10_000, default=20_000), generator),
         "gradient_gap": gradient_gap(generator).numpy(),
     }
-
-
-LAB = Lab(
-    name="noise-helps",
-    claim=first_line(__doc__),
-    measure=measure,
-    check=check,
-    notes=notes,
-    draw=draw,
-)

@@ -20,8 +20,8 @@ from torch.nn import functional
 
 from widefield.methods.alpha_cl import alpha_cl, pair_importance
 from widefield.methods.infonce import infonce
+from widefield_labs.lab import Arrays
 from widefield_labs.pair_weights import contrastive_covariance, squared_distances
-from widefield_labs.result import Arrays
 
 EPSILONS = (0.0, 0.5, 1.0)
 TEMPERATURES = (0.1, 0.3, 1.0, 3.0)

@@ -29,7 +29,7 @@ P points of a sphere, I iterations, n = 2^M atoms, d dimensions.
 """
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -39,12 +39,8 @@ from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
 from widefield.core.validation import require
-from widefield_labs.lab import Lab, Scale, at_scale, first_line
+from widefield_labs.lab import Arrays, Check, Figure, Scale, at_least, at_most, at_scale, close
 from widefield_labs.one_layer import CRITICAL_RATE, smooth_covariance, summation
-from widefield_labs.result import Arrays, Check, at_least, at_most, close
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TILTS = (0.25, 0.5, 1.0, 2.0)  # times the tilt asked for
 ITERATIONS = 60
@@ -253,7 +249,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
     )
 
 
-def draw(arrays: Arrays, figure: "Figure") -> None:
+def draw(arrays: Arrays, figure: Figure) -> None:
     """Draw one trial's steps without noise, 1 - c_t with its bound, where the theorem applies."""
     left, middle, right = figure.subplots(1, 3)
     tilts, noise = arrays["tilts"], arrays["noise"]
@@ -319,13 +315,3 @@ def measure(
     }
     ends = torch.from_numpy(arrays["points"][-1])
     return {**arrays, "nearest": (ends @ u.unsqueeze(2)).argmax(-1).numpy()}
-
-
-LAB = Lab(
-    name="power-iteration",
-    claim=first_line(__doc__),
-    measure=measure,
-    check=check,
-    notes=notes,
-    draw=draw,
-)

@@ -32,7 +32,7 @@ Shapes: S separations, B widths, N nudges, d dimensions, J densities, Q nodes, L
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -42,12 +42,8 @@ from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
 from widefield_labs.disc import disc
-from widefield_labs.lab import Lab, Scale, at_scale, first_line
+from widefield_labs.lab import Arrays, Check, Figure, Scale, at_least, at_most, at_scale, close
 from widefield_labs.one_layer import smooth_covariance
-from widefield_labs.result import Arrays, Check, at_least, at_most, close
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NUDGE = 1e-4
 STEPS, STEP_SIZE = 400, 0.5
@@ -282,7 +278,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
     )
 
 
-def draw(arrays: Arrays, figure: "Figure") -> None:
+def draw(arrays: Arrays, figure: Figure) -> None:
     """Draw the stability of mixtures, the two bounds, and roughness and stability over alpha."""
     figure.set_size_inches(9, 6.4)
     (phase, bound), (ratio, share) = figure.subplots(2, 2)
@@ -350,13 +346,3 @@ def measure(
         positive=positive,
         generator=generator,
     ) | discs(coefficients, temperature)
-
-
-LAB = Lab(
-    name="roughness",
-    claim=first_line(__doc__),
-    measure=measure,
-    check=check,
-    notes=notes,
-    draw=draw,
-)

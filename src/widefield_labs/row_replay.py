@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from widefield.head import MemoryStorage, PerExampleHead
 from widefield.head.lazy_adamw import LazyAdamW
-from widefield_labs.result import Arrays
+from widefield_labs.lab import Arrays
 
 
 def replay(

@@ -22,7 +22,7 @@ Shapes: A arms (even with, odd without RandomMask), d atoms, d1 ambient dimensio
 """
 
 import math
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -30,14 +30,20 @@ from annotated_types import Ge, Gt, Interval
 from torch import Generator, Tensor
 
 from widefield.core.validation import require
-from widefield_labs.lab import Lab, Scale, at_scale, first_line
-from widefield_labs.result import Arrays, Check, at_least, at_most, between, close
+from widefield_labs.lab import (
+    Arrays,
+    Check,
+    Figure,
+    Scale,
+    at_least,
+    at_most,
+    at_scale,
+    between,
+    close,
+)
 from widefield_labs.sparse_data import SparseCoding
 from widefield_labs.sparse_downstream import SINGLETON, downstream, losses, weights
 from widefield_labs.sparse_learner import Arms, Training, train
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Sweep = Literal["tau", "lam", "mask_rate", "noise", "size"]
 TIME = 11.0  # length of the training in units of d/step_size, the time scale of all rates
@@ -356,7 +362,7 @@ def measure(
     return arrays | joined | {"swept": swept, "sweep": np.array(sweep)}
 
 
-def draw(arrays: Arrays, figure: "Figure") -> None:
+def draw(arrays: Arrays, figure: Figure) -> None:
     """Draw stages and outcomes of the base arms, or outcomes over the swept parameter."""
     from widefield_labs.sparse_figure import draw_base, draw_sweep
 
@@ -364,13 +370,3 @@ def draw(arrays: Arrays, figure: "Figure") -> None:
         draw_sweep(arrays, figure, AXES[str(arrays["sweep"])])
     else:
         draw_base(arrays, figure)
-
-
-LAB = Lab(
-    name="sparse-coding",
-    claim=first_line(__doc__),
-    measure=measure,
-    check=check,
-    notes=notes,
-    draw=draw,
-)

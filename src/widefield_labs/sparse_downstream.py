@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from widefield_labs.result import Arrays
+from widefield_labs.lab import Arrays
 from widefield_labs.sparse_data import SparseCoding
 from widefield_labs.sparse_learner import (
     Arms,

@@ -1,14 +1,8 @@
 """The figures of the lab sparse-coding, from its arrays."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from widefield_labs.result import Arrays
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from widefield_labs.lab import Arrays, Axes, Figure
 
 LABELS = ("RandomMask", "no augmentation")
 MARKERS = "os"
@@ -21,7 +15,7 @@ OUTCOMES = {
 }
 
 
-def draw_sweep(arrays: Arrays, figure: "Figure", what: str) -> None:
+def draw_sweep(arrays: Arrays, figure: Figure, what: str) -> None:
     """Draw singletons, closeness to the noise and R^2 of both arms over the swept parameter."""
     shown = {
         "best": "mean largest |<w, M_j>| / |w|",
@@ -38,7 +32,7 @@ def draw_sweep(arrays: Arrays, figure: "Figure", what: str) -> None:
     panels[0].legend(fontsize=7)
 
 
-def draw_base(arrays: Arrays, figure: "Figure") -> None:
+def draw_base(arrays: Arrays, figure: Figure) -> None:
     """Draw where the weight lies, singletons, outcomes and trained biases."""
     figure.set_size_inches(9, 6)
     (stages, singles), (outcome, biases) = figure.subplots(2, 2)
@@ -61,7 +55,7 @@ def draw_base(arrays: Arrays, figure: "Figure") -> None:
         axes.legend(fontsize=7)
 
 
-def draw_outcomes(arrays: Arrays, axes: "Axes") -> None:
+def draw_outcomes(arrays: Arrays, axes: Axes) -> None:
     """Draw a bar for each outcome and arm, and the best that is linear in x."""
     place = np.arange(len(OUTCOMES))
     for arm, (label, hatch) in enumerate(zip(LABELS, ("", "//"), strict=True)):

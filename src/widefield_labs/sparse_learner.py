@@ -18,7 +18,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from widefield_labs.result import Arrays
+from widefield_labs.lab import Arrays
 from widefield_labs.sparse_data import SparseCoding, masked_pair
 
 GROWN = 6.0

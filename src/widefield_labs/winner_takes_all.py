@@ -24,7 +24,7 @@ Shapes: T data sets, N pairs, d dimensions, M features, R rows, K rows of a net,
 """
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -33,13 +33,9 @@ from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
 from widefield.core.validation import require
-from widefield_labs.lab import Lab, Scale, at_scale, first_line
+from widefield_labs.lab import Arrays, Check, Figure, Scale, at_least, at_most, at_scale, close
 from widefield_labs.one_layer import ascend, summation
 from widefield_labs.pair_weights import contrastive_covariance, gaussian_weights
-from widefield_labs.result import Arrays, Check, at_least, at_most, close
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NEAR = 0.9999  # cosine of a learned feature; optima at kinks, beside u_m, stay below it
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
@@ -259,7 +255,7 @@ def notes(arrays: Arrays) -> tuple[str, ...]:
     )
 
 
-def draw(arrays: Arrays, figure: "Figure") -> None:
+def draw(arrays: Arrays, figure: Figure) -> None:
     """Draw distinct features over the width, and features learned over the slope."""
     left, right = figure.subplots(1, 2)
     labels = ("rows start close together", "rows start apart", "rows start anywhere")
@@ -352,13 +348,3 @@ def measure(
             generator=generator,
         ),
     }
-
-
-LAB = Lab(
-    name="winner-takes-all",
-    claim=first_line(__doc__),
-    measure=measure,
-    check=check,
-    notes=notes,
-    draw=draw,
-)

@@ -14,7 +14,7 @@ from annotated_types import Interval
 import widefield_labs as labs
 from widefield.core.validation import allowed, check, kinds, limits
 from widefield_labs import LABS, MODULES, claims
-from widefield_labs.result import Result
+from widefield_labs.lab import Result
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

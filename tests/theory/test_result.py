@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from widefield_labs.result import Result, at_least, at_most, between, close
+from widefield_labs.lab import Result, at_least, at_most, between, close
 
 
 def result(*checks):

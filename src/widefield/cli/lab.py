@@ -8,8 +8,7 @@ from widefield.cli.output import print_json, print_line, print_table
 from widefield.core.errors import option
 
 if TYPE_CHECKING:
-    from widefield_labs.lab import Lab
-    from widefield_labs.result import Result
+    from widefield_labs.lab import Lab, Result
 
 
 FIGURE_SUFFIXES = (".svg", ".png")
