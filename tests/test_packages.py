@@ -159,6 +159,46 @@ def test_packages_import_lower_ones_only() -> None:
     )
 
 
+def file_imports(trees: dict[str, ast.Module], package: str = SOURCE.name) -> dict[str, set[str]]:
+    """Return file -> files of the package that it imports, also for the type checker alone."""
+    homes = {_dotted(package, name): name for name in trees}
+    return {
+        name: {homes[m] for n in imports(tree) for m in (n, n.rpartition(".")[0]) if m in homes}
+        - {name, "__init__.py"}
+        for name, tree in trees.items()
+        if name != "__init__.py"
+    }
+
+
+def _dotted(package: str, name: str) -> str:
+    return f"{package}/{name}".removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def circle(arrows: dict[str, set[str]]) -> list[str]:
+    """Return files of which each imports the next one and the last the first; none if none do."""
+    done: set[str] = set()
+
+    def visit(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return path[path.index(name) :]
+        if name in done:
+            return []
+        found = next(filter(None, (visit(n, [*path, name]) for n in sorted(arrows[name]))), [])
+        done.add(name)
+        return found
+
+    return next(filter(None, (visit(name, []) for name in arrows)), [])
+
+
+@pytest.mark.parametrize("root", [SOURCE, LABS], ids=lambda path: path.name)
+def test_files_import_each_other_in_no_circle(root: Path) -> None:
+    found = circle(file_imports(modules(root), root.name))
+    assert not found, (
+        f"{' -> '.join(found)}: none of these can be read before the others. Move what two of them "
+        "need to a third one, or hand it over as an argument"
+    )
+
+
 @pytest.mark.parametrize("phrase", HOMES)
 def test_some_lines_belong_to_one_package(phrase: str) -> None:
     def rule(name: str, tree: ast.Module) -> object:
@@ -323,6 +363,10 @@ def test_the_rules_see_what_they_forbid() -> None:
         ast.parse('raise ValueError(f"{x}: call loss.backward() once")\nloss.backward()')
     )
     assert message.count("backward") == 1
+    first, second = ast.parse("import widefield.b"), ast.parse("from widefield.a import x")
+    arrows = file_imports({"a.py": first, "b.py": second})
+    assert circle(arrows) == ["a.py", "b.py"]
+    assert circle(arrows | {"b.py": set()}) == []
     names = ast.parse("class A: ...\nclass _B: ...\nSize = tuple[int, int]\nONE, _TWO = 1, 2\n")
     assert public_names(names) == ({"A", "Size"}, {"ONE"})
 
