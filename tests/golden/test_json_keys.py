@@ -27,7 +27,6 @@ WORDS = {
     "search": "search {}/run {}/images --image {}/images/0/0.png --out {}/search.html",
     "embed": "embed {}/run {}/images --out {}/features.npz",
     "export": "export {}/run --out {}/encoder.safetensors",
-    "recover": "recover {}/run --out {}/recovered --feature class",
     "plan": "plan {}/images --image-size 16 --epochs 1 --batch-size 32",
     "views": "views {}/images --out {}/views.html",
 }
