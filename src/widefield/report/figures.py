@@ -15,30 +15,22 @@ import numpy as np
 from PIL import Image
 
 from widefield.core.pixels import to_bytes
+from widefield.report.parts import SERIES, Lines, Sound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from widefield.report.parts import Lines, Sound
-
 _SIDE = 96
 """Longest side of a thumbnail, in pixels."""
 _INK = "#010203"
 """Placeholder for the text color of the page."""
-SERIES = {
-    "#040506": "var(--accent)",
-    "#070809": "var(--second)",
-    "#0a0b0c": "var(--third)",
-    "#0d0e0f": "var(--fourth)",
-}
-"""Placeholder -> color of the page, for up to four curves."""
 _MARKERS = ("o", "s", "^", "D")
 _MAX_MARKERS = 12
 """Curves of at most this many points get a marker at each."""
 
 
-def chart(lines: "Lines", *, prefix: str) -> str:
+def chart(lines: Lines, *, prefix: str) -> str:
     """Draw curves as an `<svg>`; the page has the legend.
 
     `prefix` makes the ids of the figure unique on the page. Every string is escaped.
@@ -75,7 +67,7 @@ def chart(lines: "Lines", *, prefix: str) -> str:
         return _svg(figure, prefix)
 
 
-def spectrogram(sound: "Sound", *, prefix: str) -> str:
+def spectrogram(sound: Sound, *, prefix: str) -> str:
     """Draw the spectrogram of a sound, time in seconds and frequency in Hz, as an `<svg>`."""
     with _canvas(prefix) as (figure, axes):
         bands = len(sound.hertz)

@@ -12,8 +12,9 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from widefield.core.files import write_atomically
-from widefield.report.figures import SERIES, chart, png, spectrogram
+from widefield.report.figures import chart, png, spectrogram
 from widefield.report.parts import (
+    SERIES,
     AccuracyTable,
     AudioRows,
     Figure,

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from widefield.report.figures import SERIES
+SERIES = {
+    "#040506": "var(--accent)",
+    "#070809": "var(--second)",
+    "#0a0b0c": "var(--third)",
+    "#0d0e0f": "var(--fourth)",
+}
+"""Placeholder -> color of the page, for up to four curves."""
 
 
 @dataclass(frozen=True, kw_only=True)
