@@ -162,9 +162,12 @@ def test_packages_import_lower_ones_only() -> None:
 def file_imports(trees: dict[str, ast.Module], package: str = SOURCE.name) -> dict[str, set[str]]:
     """Return file -> files of the package that it imports, also for the type checker alone."""
     homes = {_dotted(package, name): name for name in trees}
+
+    def home(name: str) -> str | None:
+        return homes.get(name, homes.get(name.rpartition(".")[0]))
+
     return {
-        name: {homes[m] for n in imports(tree) for m in (n, n.rpartition(".")[0]) if m in homes}
-        - {name, "__init__.py"}
+        name: {file for file in map(home, imports(tree)) if file not in (None, name, "__init__.py")}
         for name, tree in trees.items()
         if name != "__init__.py"
     }
