@@ -33,8 +33,10 @@ from widefield.train.state import TrainState
 from widefield.train.sync_batch_norm import synchronize_batch_norm
 from widefield.views.base import Augmentation
 
-_SEED_STRIDE = 1_000_003  # between the seeds of two ranks
-_STEP_BYTES = 32  # for the learning rate of a step, temporary tensors included
+# Between the seeds of two ranks: a prime above the steps of most runs, as `rank_seed` adds the step.
+_SEED_STRIDE = 1_000_003
+# For the learning rate of a step, temporary tensors included.
+_STEP_BYTES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +107,7 @@ def build(
         4
     """
     _check_batch_size(recipe, shard)
+    # The encoder comes first: views of sounds have its front end, and the method its width.
     encoder = build_run_encoder(recipe, data, device) if encoder is None else encoder
     views = recipe.views.build(
         channels=data.channels,
@@ -113,6 +116,7 @@ def build(
         kind=data.kind,
         front_end=encoder.config.front_end if isinstance(encoder, Encoder) else None,
     ).to(device)
+    # Convolutions are faster with the channels last.
     views.to(memory_format=torch.channels_last)
     encoder.to(device).to(memory_format=torch.channels_last)
     if device.type == "cpu" and choose_precision(recipe.precision, device) == "bf16-mixed":

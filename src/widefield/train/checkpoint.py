@@ -148,6 +148,8 @@ def save_sharded(path: Path, state: dict[str, Any], ranks: DistributedContext) -
     local = {"extra": extra, "random": state["random"], "sums": state["sums"]}
     shared = {k: v for k, v in state.items() if k not in local}
     shared["model"] = {k: v for k, v in model.items() if k not in extra}
+    # The parts of the ranks have the step in their names, so they leave those of the last
+    # checkpoint whole. It is replaced once all are there, and then the old parts go.
     save(rank_file(path, state["step"], ranks.shard), local)
     ranks.barrier()
     ranks.on_rank_zero(lambda: save(path, {**shared, "world": ranks.shard.world}))

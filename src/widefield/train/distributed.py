@@ -15,7 +15,8 @@ from widefield.core.hardware import choose_precision
 from widefield.core.types import Precision, Shard
 from widefield.train.compute import Compute
 
-_TIMEOUT = timedelta(minutes=10)  # after which a rank counts as failed
+# After which a rank counts as failed. Chosen by hand; the others wait while rank 0 writes files.
+_TIMEOUT = timedelta(minutes=10)
 
 T = TypeVar("T")
 

@@ -6,6 +6,8 @@ import time
 from types import FrameType
 from typing import Any, Self
 
+# Chosen by hand: a shell, a scheduler and torchrun send theirs within seconds, and a user who
+# presses Ctrl-C again later does not want to wait for the step.
 STOP_TIMEOUT = 5.0
 """Seconds after a first signal before another one takes effect at once."""
 

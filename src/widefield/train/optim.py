@@ -66,6 +66,7 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
         )
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(param_groups, lr=recipe.method.lr, momentum=_MOMENTUM, fused=True)
+    # solo-learn's values for CIFAR: eta 0.02, `clip_lr`, momentum 0.9.
     if recipe.optimizer == "lars":
         for group in param_groups:  # matrices only, also where nothing is decayed
             group["always_adapt"] = any(p.ndim > 1 for p in group["params"])

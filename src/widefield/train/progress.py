@@ -22,11 +22,12 @@ from widefield.train.step import StepMetrics
 LoggerName = Literal["wandb", "mlflow"]
 """Weights & Biases, MLflow; `metrics.csv` and TensorBoard's files are written anyway."""
 
-SECONDS_BETWEEN_LOSSES = 1.0  # because reading the loss waits for the device
-
-SECONDS_BETWEEN_LINES = 60.0  # in a file, which shows no bar
-
-MIN_ROW_WAIT = 0.02  # smaller shares are not shown
+# Reading the loss waits for the device, which then has no work.
+SECONDS_BETWEEN_LOSSES = 1.0
+# In a file, which shows no bar.
+SECONDS_BETWEEN_LINES = 60.0
+# Chosen by hand; smaller shares are not shown.
+MIN_ROW_WAIT = 0.02
 
 RISING_LOSS = (
     "the loss rises at first, because the head is initialized with the features of its examples"

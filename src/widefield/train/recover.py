@@ -29,6 +29,7 @@ from widefield.encoders.layers import family_of_network
 from widefield.probes.features import extract, image_batch
 from widefield.train.optim import learning_rates
 
+# Rate, batch and warm-up were chosen by hand; study `recover` has their result.
 _LR = 5e-3
 """Learning rate of networks with batch norm; other families take a multiple, as in runs."""
 _BATCH = 50
@@ -85,6 +86,8 @@ def train_to_predict(
         before = extract(student, images, device=device, precision=precision)
         objective = _Objective(before, wanted.to(device), weight=weight)
         trained = [p for p in (*student.parameters(), *objective.parameters()) if p.requires_grad]
+        # Without weight decay, so that the encoder stays as it is where nothing is wanted (w = 0):
+        # that is the control of study `recover`.
         optimizer = torch.optim.Adam(trained, eps=_EPS)
         batches = list(_batches(len(images), epochs=epochs, seed=seed))
         peak = _LR * LR_SCALES[family_of_network(student)]

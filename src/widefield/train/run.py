@@ -30,6 +30,7 @@ from widefield.train.progress import LoggerName, MetricsLog, ProgressBar, StepLo
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import StepMetrics
 
+# Chosen by hand: a head of many rows takes longer to save than this share of a minute.
 MAX_SAVE_SHARE = 0.05
 """Largest share of the time for checkpoints within an epoch."""
 
@@ -243,7 +244,9 @@ class PretrainRun:
             return
         wait = checkpoint_interval(self.recipe.checkpoint_minutes, self._save_seconds)
         is_due = time.monotonic() - self._saved_at >= wait
-        asked = self.ranks.max(2 * self.request.signal + is_due)  # both in one message
+        # Signal and due checkpoint go in one number, because each message between processes is a
+        # wait at every step. A rank that got a signal has the largest number, and its save counts.
+        asked = self.ranks.max(2 * self.request.signal + is_due)
         self._stop(asked // 2, metrics)
         if asked:
             self.save_checkpoint()

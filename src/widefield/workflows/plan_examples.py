@@ -26,8 +26,10 @@ from widefield.workflows.planned import Plan, parts_of_state, saved_bytes, weigh
 OPEN_SECONDS, OPEN_BYTES, TABLE_BYTES, SHUFFLE_SECONDS = 5.47e-7, 126.6, 5.24, 1.956e-7
 """Costs of one example in seconds and bytes, measured with 10^7 of them (docs/scale.md)."""
 CHANNELS = 3
-_TRIAL = 2  # images of the step whose operations are counted
-_FEW = 4096  # examples of the state that is built, no fewer than keys in a queue
+# Images of the step whose operations are counted: a loss that contrasts examples needs two.
+_TRIAL = 2
+# Examples of the state that is built, no fewer than keys in a queue.
+_FEW = 4096
 _NEEDS_DATA = ("init", "teacher", "max_examples", "seconds", "sample_rate")
 
 

@@ -1,7 +1,8 @@
 """Pretrain an encoder on unlabeled data, in a folder that can be resumed."""
 
 import datetime
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
@@ -11,7 +12,6 @@ import torch
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
 from widefield.core.errors import input_errors
-from widefield.core.files import check_folder_name
 from widefield.core.hardware import choose_device, machine
 from widefield.core.types import OnNote
 from widefield.data import absolute
@@ -24,7 +24,7 @@ from widefield.train.progress import LoggerName, check_logger, print_line
 from widefield.train.resume import restore
 from widefield.train.run import Prepared, Pretrained, PretrainRun
 from widefield.train.run_dir import FORMAT, RunFolder
-from widefield.train.threads import check_threads, limited_threads
+from widefield.train.threads import limited_threads
 from widefield.version import __version__
 from widefield.workflows.resume import resume as resume_run
 from widefield.workflows.run_page import write_run_page
@@ -98,8 +98,6 @@ def pretrain(
     """
     if logger is not None:
         check_logger(logger)
-    check_folder_name(out, here=True)
-    check_threads(threads)
     if resume and recipe != "default":
         raise ValueError("a resumed run has its own settings: leave out recipe or resume")
     folder = RunFolder(path=Path(out))
@@ -118,10 +116,7 @@ def pretrain(
         else:
             prepared = start_run(request, recipe, settings, stack)
         ranks, console = prepared.ranks, request.console(prepared.ranks)
-        # Layers such as dropout draw from torch's global generator. It is seeded here, and the
-        # caller gets back its own.
-        stack.enter_context(torch.random.fork_rng(enabled=True))
-        stack.enter_context(limited_threads(prepared.threads))
+        stack.enter_context(_threads_and_random_state(prepared.threads))
         run = None
         try:
             named_now = not resume or "teacher" in settings
@@ -144,6 +139,15 @@ def pretrain(
             raise
     run.request.send_signal(run.stopped_by or run.request.signal)
     return done
+
+
+@contextmanager
+def _threads_and_random_state(threads: int) -> Iterator[None]:
+    """Context of a run, after which the process has its own number of threads again."""
+    # Layers such as dropout draw from torch's global generator. A run seeds it, and the caller
+    # gets back its own.
+    with torch.random.fork_rng(enabled=True), limited_threads(threads):
+        yield
 
 
 def _begin(run: PretrainRun, prepared: Prepared, data: Data) -> None:

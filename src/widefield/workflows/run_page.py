@@ -19,6 +19,7 @@ from widefield.train.run_dir import RunFolder
 from widefield.views import Augmentation, AugmentContext
 
 _EXAMPLES, NUM_VIEWS = 6, 5
+# A curve of fewer points shows no shape; chosen by hand.
 FEW_EPOCHS = 8
 """Epochs below which the loss is plotted by steps."""
 

@@ -21,7 +21,7 @@ from torch import nn
 from widefield.config.recipe import Recipe
 from widefield.config.resolve import InitInfo, RunContext, check, resolve
 from widefield.core.errors import option
-from widefield.core.files import make_folders, remove_empty
+from widefield.core.files import check_folder_name, make_folders, remove_empty
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.data import Dataset, open_dataset, plant_names
 from widefield.data.readers import hub
@@ -43,12 +43,16 @@ from widefield.train.folder_checks import check_empty
 from widefield.train.progress import images_bar
 from widefield.train.run import Prepared
 from widefield.train.run_dir import RunFolder
-from widefield.train.threads import default_threads
+from widefield.train.threads import check_threads, default_threads
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Arguments of a call of `pretrain` beside its settings, checked."""
+    """Arguments of a call of `pretrain` beside its settings.
+
+    Raises:
+        ValueError: the folder has the name of an encoder, or there are fewer cores than threads.
+    """
 
     data: Data
     folder: RunFolder
@@ -58,6 +62,11 @@ class Request:
     download: bool
     threads: int | None
     quiet: bool
+
+    def __post_init__(self) -> None:
+        """Check what needs neither settings nor data."""
+        check_folder_name(self.folder.path, here=True)
+        check_threads(self.threads)
 
     def console(self, ranks: DistributedContext) -> Console:
         """Return where progress is shown: by the first process alone."""
@@ -163,6 +172,7 @@ def check_settings(
         for teacher in checked.method.teacher or ():
             check_published(teacher, download=download)
     choose_device(checked.device)
+    # Recipes may depend on the planted features, which the name of the data has before it is open.
     planted = plant_names(str(data)) if isinstance(data, str | os.PathLike) else frozenset()
     init = None
     if checked.init is not None:

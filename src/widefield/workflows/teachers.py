@@ -86,6 +86,7 @@ def open_teachers(names: Sequence[str], dataset: Dataset) -> list[FeatureExtract
     return teachers
 
 
+# Enough to notice other pixels under the same paths without reading all of them; chosen by hand.
 _CHECKED = 64
 """Examples whose values are compared with those that the teachers saw."""
 
