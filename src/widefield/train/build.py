@@ -33,7 +33,7 @@ from widefield.train.state import TrainState
 from widefield.train.sync_batch_norm import synchronize_batch_norm
 from widefield.views.base import Augmentation
 
-# Between the seeds of two ranks: a prime above the steps of most runs, as `rank_seed` adds the step.
+# Between the seeds of two ranks: a prime above the steps of most runs, which `rank_seed` adds.
 _SEED_STRIDE = 1_000_003
 # For the learning rate of a step, temporary tensors included.
 _STEP_BYTES = 32

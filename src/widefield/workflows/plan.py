@@ -35,8 +35,8 @@ from widefield.workflows.planned import (
 )
 from widefield.workflows.start import check_settings, join_ranks
 
-# The trial was made longer until estimates were within 15 % of the duration of runs in turn: a dozen
-# steps of 0.1 s say little where the speed of a machine drifts.
+# The trial was made longer until estimates were within 15 % of the duration of runs in turn: a
+# dozen steps of 0.1 s say little where the speed of a machine drifts.
 STEPS_PER_ROUND = 6
 """Batches of a round; from the second round on every row was updated before."""
 MAX_ROUNDS = 40
