@@ -22,18 +22,8 @@ from widefield.core.hardware import choose_precision
 from widefield.core.memory import Memory
 from widefield.core.types import PixelStorage, size_text
 from widefield.data import Dataset, steps_per_epoch
-from widefield.encoders import EncoderConfig, EncoderSettings, family_of
+from widefield.encoders import Encoder, EncoderSettings, family_of
 from widefield.methods import HeadMethodConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class InitInfo:
-    """Properties of the initial weights on which settings depend."""
-
-    config: EncoderConfig
-    """Architecture of the encoder."""
-    size_is_fixed: bool
-    """Whether the encoder takes images of its own size only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +38,8 @@ class RunContext:
     """How the images are kept."""
     planted: Collection[str] = ()
     """Names of the planted features."""
-    init: InitInfo | None = None
-    """The initial weights; None for random ones."""
+    init: Encoder | None = None
+    """The initial encoder; None for random weights."""
     feature_dim: int | None = None
     """D of an existing encoder to train; None for the one of the recipe."""
     device: torch.device
@@ -142,7 +132,7 @@ def check(
     overrides: Mapping[str, Any],
     *,
     planted: Collection[str] = (),
-    init: InitInfo | None = None,
+    init: Encoder | None = None,
 ) -> Recipe:
     """Return the settings before data are opened; the first part of `resolve`.
 
@@ -211,7 +201,7 @@ def _check_combination(recipe: Recipe, overrides: Mapping[str, Any]) -> None:
         )
 
 
-def _with_init(recipe: Recipe, named: Collection[str], init: InitInfo) -> Recipe:
+def _with_init(recipe: Recipe, named: Collection[str], init: Encoder) -> Recipe:
     """Return `recipe` with the architecture of the initial weights, and the size that they need."""
     config, settings = init.config, EncoderSettings.of(init.config)
     wanted = recipe.encoder.flat()

@@ -23,7 +23,7 @@ from widefield.inference.features import send_notes
 from widefield.train.run import Prepared, PretrainRun
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import TrainStep, set_learning_rate
-from widefield.train.threads import check_threads, default_threads, limited_threads
+from widefield.train.threads import check_threads, limited_threads
 from widefield.workflows.plan_examples import plan_examples
 from widefield.workflows.planned import (
     Plan,
@@ -97,15 +97,7 @@ def plan(
     checked = check_settings(data, recipe, settings, download=download)
     ranks = join_ranks(checked.recipe)
     dataset = open_dataset(data, **checked.recipe.data_options(), group=group)
-    resolved, notes, init = checked.resolve(dataset)
-    prepared = Prepared(
-        recipe=resolved,
-        dataset=dataset,
-        initial=None if init is None else init.encoder,
-        ranks=ranks,
-        threads=threads or default_threads(),
-        notes=(*dataset.notes, dataset.storage, *(() if init is None else init.notes), *notes),
-    )
+    prepared = checked.prepared(dataset, ranks, threads=threads)
     with (
         tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
         torch.random.fork_rng(enabled=True),

@@ -12,14 +12,14 @@ A run is prepared in this order, because each step needs those before it.
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Console
 from torch import nn
 
 from widefield.config.recipe import Recipe
-from widefield.config.resolve import InitInfo, RunContext, check, resolve
+from widefield.config.resolve import RunContext, check, resolve
 from widefield.core.errors import option
 from widefield.core.files import check_folder_name, make_folders, remove_empty
 from widefield.core.hardware import choose_device, choose_precision
@@ -99,27 +99,12 @@ def start(
     if ranks.is_rank_zero:
         check_empty(folder.path)
     dataset = request.open(checked.recipe, ranks)
-    resolved, notes, init = checked.resolve(dataset)
+    prepared = checked.prepared(dataset, ranks, threads=request.threads)
     stack.enter_context(claimed(folder, ranks))
     if ranks.is_rank_zero:
         check_empty(folder.path)  # again: another process may have written a run meanwhile
-    return Prepared(
-        # A process resolves by the memory of its own machine; all take what the first one did.
-        recipe=ranks.broadcast(resolved),
-        dataset=dataset,
-        initial=None if init is None else init.encoder,
-        growth=None,
-        ranks=ranks,
-        group=request.group,
-        threads=request.threads or default_threads(),
-        notes=(
-            *dataset.notes,
-            dataset.storage,
-            *(() if init is None else init.notes),
-            *gather_note(resolved, ranks),
-            *notes,
-        ),
-    )
+    # A process resolves by the memory of its own machine; all take what the first one did.
+    return replace(prepared, recipe=ranks.broadcast(prepared.recipe), group=request.group)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,11 +115,14 @@ class CheckedSettings:
     overrides: Mapping[str, Any]
     planted: frozenset[str]
     init: InitialEncoder | None
+    """The initial encoder as it was saved; None for random weights."""
     recipe: Recipe
     """Settings as far as they are known, enough to open the data."""
 
-    def resolve(self, dataset: Dataset) -> tuple[Recipe, tuple[str, ...], InitialEncoder | None]:
-        """Return resolved settings, notes on them, and the initial encoder, adapted to the data.
+    def prepared(
+        self, dataset: Dataset, ranks: DistributedContext, *, threads: int | None
+    ) -> Prepared:
+        """Return the run on a data set: resolved settings, initial encoder, and notes on them.
 
         Raises:
             ValueError: as `resolve`, or the initial encoder does not fit the data.
@@ -144,9 +132,24 @@ class CheckedSettings:
             dataset,
             device=choose_device(self.recipe.device),
             planted=self.planted,
-            init=_init_info(self.init),
+            init=None if self.init is None else self.init.encoder,
         )
-        return *resolve(self.base, self.overrides, context), init
+        recipe, notes = resolve(self.base, self.overrides, context)
+        init_notes = () if init is None else init.notes
+        return Prepared(
+            recipe=recipe,
+            dataset=dataset,
+            initial=None if init is None else init.encoder,
+            ranks=ranks,
+            threads=threads or default_threads(),
+            notes=(
+                *dataset.notes,
+                dataset.storage,
+                *init_notes,
+                *gather_note(recipe, ranks),
+                *notes,
+            ),
+        )
 
 
 def check_settings(
@@ -183,14 +186,10 @@ def check_settings(
         overrides=overrides,
         planted=planted,
         init=init,
-        recipe=check(recipe, overrides, planted=planted, init=_init_info(init)),
+        recipe=check(
+            recipe, overrides, planted=planted, init=None if init is None else init.encoder
+        ),
     )
-
-
-def _init_info(init: InitialEncoder | None) -> InitInfo | None:
-    if init is None:
-        return None
-    return InitInfo(config=init.encoder.config, size_is_fixed=init.encoder.size_is_fixed)
 
 
 def with_names(settings: Mapping[str, Any], *, recorded: str | None = None) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from widefield.config.defaults import (
 )
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, RECIPES, make_recipe
-from widefield.config.resolve import InitInfo, RunContext, check, resolve
+from widefield.config.resolve import RunContext, check, resolve
 from widefield.core.form import COLOR_32, InputSpec
 from widefield.core.memory import Memory
 from widefield.data import steps_per_epoch
@@ -511,8 +511,7 @@ def test_what_is_checked_before_data_are_open_stays(name: str, known: RunContext
 
 
 def test_initial_weights_bring_their_architecture_and_refuse_another() -> None:
-    config = build_encoder("test_vit", image_size=160, seed=0).config
-    init = InitInfo(config=config, size_is_fixed=True)
+    init = build_encoder("test_vit", image_size=160, seed=0)
     known = facts(inputs=InputSpec(image_size=160), init=init)
     chosen, _ = resolve("default", {"init": "file"}, known)
     assert (chosen.encoder.name, chosen.image_size) == ("test_vit", 160)
