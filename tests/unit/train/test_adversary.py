@@ -31,9 +31,10 @@ def rows(run: TrainStep) -> Any:
     return copy.deepcopy(run.state.model.state_dict().get("method.head._extra_state"))
 
 
+@pytest.mark.parametrize("views", ["viewmaker", "viewmaker+adversarial"])
 @pytest.mark.parametrize("method", METHODS)
-def test_the_adversarys_step_moves_the_views_alone(method: str) -> None:
-    run = train_step(method, "viewmaker")
+def test_the_adversarys_step_moves_the_views_alone(method: str, views: str) -> None:
+    run = train_step(method, views)
     run(batch())
     ours, rows_before = tensors(run.state.model), rows(run)
     theirs = tensors(run.state.views)
@@ -42,11 +43,13 @@ def test_the_adversarys_step_moves_the_views_alone(method: str) -> None:
     assert torch.isfinite(loss)
     assert not changed(ours, run.state.model)
     torch.testing.assert_close(rows(run), rows_before, rtol=0, atol=0)
-    assert "net.out.weight" in changed(theirs, run.state.views)
+    moved = changed(theirs, run.state.views)
+    assert any(key.endswith("net.out.weight") for key in moved)
     parameters = dict(run.state.model.named_parameters())
     assert {key for key, p in parameters.items() if p.requires_grad} == trained
     assert all(p.grad is None for p in run.state.model.parameters())
     assert all(p.grad is None for p in run.state.views.parameters())
+    run(batch())
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -61,17 +64,6 @@ def test_asking_for_the_gradient_leaves_no_trace(method: str) -> None:
     assert not changed(before, model)
     torch.testing.assert_close(rows(run), rows_before, rtol=0, atol=0)
     assert float(gradients_of_views[0].abs().max()) > 0
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_attacks_on_views_that_learn_leave_no_trace_either(method: str) -> None:
-    run = train_step(method, "viewmaker+adversarial")
-    run(batch())
-    ours, rows_before = tensors(run.state.model), rows(run)
-    run.adversarial_step(batch())
-    assert not changed(ours, run.state.model)
-    torch.testing.assert_close(rows(run), rows_before, rtol=0, atol=0)
-    run(batch())
 
 
 @pytest.mark.parametrize("method", ["simclr", "vicreg", "diet", "row-contrast", "supervised"])

@@ -85,14 +85,6 @@ def test_the_sums_of_an_epoch_are_each_ranks_own_or_the_mean_of_all(
     assert {name: float(value) for name, value in back.items()} == {"count": 3.0, "loss": loss}
 
 
-def test_truncated_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "last.pt"
-    checkpoint.save(path, {"w": torch.arange(1000)})
-    path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(ValueError, match="not a whole widefield checkpoint"):
-        checkpoint.load(path, CPU)
-
-
 class Bomb:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return exec, ("raise SystemError('executed')",)
