@@ -27,7 +27,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format $(PYTHON_FILES)
 	$(BIN)/ruff check --fix $(PYTHON_FILES)
 
-# Writes what README, docs and the arguments.py of three packages take from results and from other code.
+# Writes what README, docs, the arguments.py of three packages and cli/calls.json take from other files.
 tables: $(INSTALLED)
 	$(BIN)/python scripts/tables.py
 

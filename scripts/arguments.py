@@ -18,8 +18,8 @@ from annotated_types import Interval
 
 from widefield.config.recipe import RUN_SETTINGS
 from widefield.config.recipes import make_recipe
-from widefield.core.settings import Settings, describe
-from widefield.core.validation import kinds
+from widefield.core.settings import Settings
+from widefield.core.validation import hints_of, kinds
 from widefield.encoders import EncoderSettings
 from widefield.methods import METHODS
 from widefield.views import VIEWS
@@ -81,18 +81,27 @@ def hints_of_parts(parts: Iterable[Settings]) -> dict[str, list[Any]]:
     """
     hints: dict[str, list[Any]] = {}
     for part in parts:
-        for setting in describe(part).values():
-            if setting.name != "teacher" and setting.hint not in hints.setdefault(setting.name, []):
-                hints[setting.name].append(setting.hint)
+        for name, hint in flat(part).items():
+            if name != "teacher" and hint not in hints.setdefault(name, []):
+                hints[name].append(hint)
     return {name: found for name, found in hints.items() if found}
 
 
 def hints_of_run() -> dict[str, list[Any]]:
     """Return the type of each flat setting of encoder and run."""
-    described = describe(make_recipe())
-    encoder = describe(EncoderSettings()).values()
-    hints: dict[str, list[Any]] = {s.name: [s.hint] for s in encoder if s.name != "name"}
-    return hints | {name: [described[name].hint] for name in RUN_SETTINGS if name != "init"}
+    described, encoder = flat(make_recipe()), flat(EncoderSettings())
+    hints: dict[str, list[Any]] = {n: [hint] for n, hint in encoder.items() if n != "name"}
+    return hints | {name: [described[name]] for name in RUN_SETTINGS if name != "init"}
+
+
+def flat(settings: Settings) -> dict[str, Any]:
+    """Return the type of every setting under its flat name."""
+    found: dict[str, Any] = {}
+    for name, hint in hints_of(type(settings)).items():
+        value = getattr(settings, name)
+        inner = flat(value) if isinstance(value, Settings) else None
+        found |= {name: hint} if inner is None else {f"{name}_{k}": v for k, v in inner.items()}
+    return found
 
 
 def union(hints: list[Any]) -> str:

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # studies/
 import api
 import arguments
 import losses
+import options
 import view_pictures
 from pages import (
     audit,
@@ -87,6 +88,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 
 FILES: dict[str, Callable[[], str]] = {
     **{f"src/widefield/{path}": text for path, text in arguments.FILES.items()},
+    "src/widefield/cli/calls.json": options.source,
     "src/widefield/losses.py": losses.source,
     "docs/studies.md": studies_page.text,
     "docs/api.txt": api.text,

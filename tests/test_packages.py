@@ -35,9 +35,6 @@ LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 ENTRY_POINTS = {"__init__", "__main__"}
 """Files above all packages."""
 
-TYPES_ONLY = {"config/arguments.py"}
-"""Names types of higher packages for the type checker, and imports none of them when it runs."""
-
 HOMES = {
     r"\.backward\(": ("train/",),
     r"\bmatplotlib\b": ("report/",),
@@ -148,7 +145,7 @@ def test_packages_import_lower_ones_only() -> None:
         own = package(name)
         if own in ENTRY_POINTS:
             return []
-        imported = imported_packages(tree, at_run_time=name in TYPES_ONLY)
+        imported = imported_packages(tree)
         return sorted(other for other in imported - {own} if LEVEL[other] >= LEVEL[own])
 
     check(

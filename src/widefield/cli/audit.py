@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from widefield.audits.verdict import TaskAudit
 
 
-@like("widefield.audits.audit")
+@like("audit")
 def audit(
     *, plant: str = "", out: Path | None = None, json: Json = False, **arguments: Any
 ) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from widefield.workflows.classify_targets import TargetPrediction
 
 
-@like("widefield.workflows.classify")
+@like("classify")
 def classify(*, out: Path, json: Json = False, **arguments: Any) -> None:
     """Predict classes, and print their cross-validated accuracy."""
     from widefield.workflows.classify import classify as call

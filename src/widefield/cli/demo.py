@@ -6,7 +6,7 @@ from widefield.cli.output import Notes, percent, print_json, print_line, print_t
 from widefield.cli.signature import Json, like
 
 
-@like("widefield.workflows.demo", without=("windows",))
+@like("demo", without=("windows",))
 def demo(*, json: Json = False, **arguments: Any) -> None:
     """Run the demo, and print its table."""
     from widefield.core.hardware import keep_freed_memory

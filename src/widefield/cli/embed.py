@@ -7,7 +7,7 @@ from widefield.cli.output import Notes, print_json, print_line
 from widefield.cli.signature import Json, like
 
 
-@like("widefield.workflows.embed")
+@like("embed")
 def embed(*, out: Path, json: Json = False, **arguments: Any) -> None:
     """Write features, and print how many."""
     from widefield.workflows.embed import embed as call

@@ -8,7 +8,7 @@ from widefield.cli.signature import Json, like
 from widefield.core.names import counted
 
 
-@like("widefield.workflows.explore")
+@like("explore")
 def explore(*, out: Path, tables: Path | None = None, json: Json = False, **arguments: Any) -> None:
     """Write the page, and print what was found."""
     from widefield.workflows.explore import explore as call

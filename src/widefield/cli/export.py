@@ -12,7 +12,7 @@ from widefield.cli.signature import Json, like
 AUDIT = "Quote in the folder's model card what this audit found: a file of audit --json."
 
 
-@like("widefield.workflows.export", without=("findings",))
+@like("export", without=("findings",))
 def export(
     run: str,
     *,

@@ -8,14 +8,14 @@ from typing import Any
 _TABLES = ("labels", "exclude")
 
 
-def check_inputs(values: Mapping[str, Any], kinds: Mapping[str, str]) -> None:
+def check_inputs(values: Mapping[str, Any], kinds: Mapping[str, str | None]) -> None:
     """Check that what a command reads is there, and that it would not replace a file.
 
     The work itself checks the same again, and more, once torch is imported.
 
     Args:
         values: the given arguments of the command, by name.
-        kinds: the name of the type of each parameter in Python.
+        kinds: what each parameter is, such as an encoder or data.
 
     Raises:
         ValueError: there is no such encoder, data set or table, or the output is already there.
@@ -28,9 +28,9 @@ def check_inputs(values: Mapping[str, Any], kinds: Mapping[str, str]) -> None:
     for name in _TABLES:
         _check_readable(values.get(name))
     for name, value in values.items():
-        if value is not None and (name == "run" or kinds.get(name) == "EncoderSpec"):
+        if value is not None and (name == "run" or kinds.get(name) == "encoder"):
             check_encoder_name(str(value))
-        elif value is not None and kinds.get(name) == "Data":
+        elif value is not None and kinds.get(name) == "data":
             parse(value)
 
 

@@ -10,7 +10,7 @@ from widefield.core.published import PUBLISHED_DEVICES
 
 
 @with_options
-@like("widefield.workflows.plan")
+@like("plan")
 def plan(
     data: str | None = None,
     *,

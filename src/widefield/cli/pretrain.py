@@ -15,7 +15,7 @@ from widefield.core.names import printable
 
 
 @with_options
-@like("widefield.workflows.pretrain")
+@like("pretrain")
 def pretrain(
     data: str,
     *,

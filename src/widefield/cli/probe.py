@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from widefield.workflows.probe_report import ProbeReport, TaskProbe
 
 
-@like("widefield.workflows.probe")
+@like("probe")
 def probe(*, json: Json = False, **arguments: Any) -> None:
     """Probe, and print a table of the tasks."""
     from widefield.workflows.probe import probe as call

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from widefield.cli.help import group, group_of, with_parameters
+from widefield.cli.signature import written
 from widefield.config.arguments import METHOD_NAMES, VIEW_NAMES, RecipeArguments
 from widefield.core.errors import option
 from widefield.core.names import check_name
@@ -89,9 +90,8 @@ def options_of(words: list[str]) -> list[inspect.Parameter]:
     Raises:
         ValueError: a name is unknown.
     """
-    from widefield.config.recipe import PARTS, RUN_SETTINGS, Recipe
+    from widefield.config.recipe import PARTS, RUN_SETTINGS
     from widefield.config.recipes import AUTO, make_recipe
-    from widefield.core.settings import describe, help_texts
     from widefield.views import VIEWS
 
     named = {name: _value_of(name, words) for name in ("recipe", "method", "views")}
@@ -102,15 +102,16 @@ def options_of(words: list[str]) -> list[inspect.Parameter]:
     if epochs.isdecimal() and int(epochs):  # errors are raised by the parser
         overrides["epochs"] = int(epochs)
     recipe = make_recipe(named["recipe"] or "default", **overrides)
-    texts = help_texts(Recipe)
+    helps = written()["settings"]
+    texts = dict(helps["run"])
     groups = {name: group(group_of(name, "Training")) for name in (*PARTS, *RUN_SETTINGS)}
     for option_group, part in [
-        (group("Training"), recipe.encoder),
-        (group("Method", recipe.method.name), recipe.method),
-        *((group("Views", name), settings) for name, settings in recipe.views.policies),
+        (group("Training"), helps["encoder"]),
+        (group("Method", recipe.method.name), helps["methods"][recipe.method.name]),
+        *((group("Views", name), helps["views"][name]) for name, _ in recipe.views.policies),
     ]:
-        for setting in describe(part).values():
-            texts[setting.name], groups[setting.name] = setting.help, option_group
+        texts |= part
+        groups |= dict.fromkeys(part, option_group)
     texts["views"] += "".join(
         f" {name}: {VIEWS[name].summary}" for name, _ in recipe.views.policies
     )

@@ -7,7 +7,7 @@ from widefield.cli.output import Notes, percent, print_json, print_line, print_t
 from widefield.cli.signature import Json, like
 
 
-@like("widefield.workflows.recover")
+@like("recover")
 def recover(*, feature: str | None = None, out: Path, json: Json = False, **arguments: Any) -> None:
     """Train an encoder further, and print the accuracies before and after."""
     from widefield.workflows.recover import recover as call

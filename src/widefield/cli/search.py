@@ -7,7 +7,7 @@ from widefield.cli.output import Notes, print_json, print_line, print_table
 from widefield.cli.signature import Json, like
 
 
-@like("widefield.workflows.search")
+@like("search")
 def search(*, out: Path, json: Json = False, **arguments: Any) -> None:
     """Write the page and the table, and print the nearest examples."""
     from widefield.workflows.search import search as call

@@ -7,7 +7,7 @@ from widefield.cli.output import Notes, print_json, print_line
 from widefield.cli.signature import Json, like
 
 
-@like("widefield.workflows.draw_views", function="draw_views")
+@like("views")
 def views(*, views: str = "", out: Path, json: Json = False, **arguments: Any) -> None:
     """Draw views, and print what each policy does."""
     from widefield.workflows.draw_views import draw_views

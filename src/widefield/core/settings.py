@@ -6,10 +6,7 @@ its help. A field that is itself a `Settings` is written as a nested mapping in 
 as one flat name for each of its fields elsewhere: `projector.layers` is `projector_layers`.
 """
 
-import ast
 import dataclasses
-import inspect
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -87,51 +84,6 @@ class Settings:
         for problem in (*unknown, *missing):
             raise ValueError(f"the settings do not fit this version: {problem}")
         return cls(**{k: _nested(hints[k], v) for k, v in values.items()})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """One setting under its flat name."""
-
-    name: str
-    hint: Any
-    """Its type, and its range if it has one."""
-    default: Any
-    help: str
-
-
-def describe(settings: Settings) -> dict[str, Setting]:
-    """Return every setting under its flat name, with its value as the default.
-
-    Example:
-        >>> describe(Settings())
-        {}
-    """
-    result: dict[str, Setting] = {}
-    texts = help_texts(type(settings))
-    for name, hint in hints_of(type(settings)).items():
-        value = getattr(settings, name)
-        if isinstance(value, Settings):
-            result |= {
-                f"{name}_{inner.name}": dataclasses.replace(inner, name=f"{name}_{inner.name}")
-                for inner in describe(value).values()
-            }
-        else:
-            result[name] = Setting(name=name, hint=hint, default=value, help=texts[name])
-    return result
-
-
-def help_texts(cls: type[Settings]) -> dict[str, str]:
-    """Return the docstring under each field, of the class and its base classes."""
-    texts: dict[str, str] = {}
-    for base in reversed(cls.__mro__[: cls.__mro__.index(Settings)]):
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for field, text in zip(body.body, body.body[1:], strict=False):
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                assert isinstance(field.target, ast.Name)
-                texts[field.target.id] = ast.literal_eval(text.value)
-    return texts
 
 
 def _nested(hint: Any, value: Any) -> Any:

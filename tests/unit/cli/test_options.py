@@ -175,3 +175,9 @@ def test_the_arguments_are_those_that_the_command_writes() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "arguments.py"))
     for path, text in script["FILES"].items():
         assert (script["SOURCE"] / path).read_text() == text(), "run: python scripts/arguments.py"
+
+
+def test_the_calls_are_those_that_the_command_writes() -> None:
+    source = runpy.run_path(str(ROOT / "scripts" / "options.py"))["source"]
+    path = ROOT / "src" / "widefield" / "cli" / "calls.json"
+    assert path.read_text() == source(), "run: python scripts/options.py"

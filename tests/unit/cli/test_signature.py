@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from cyclopts import Parameter
 
+import options
 import widefield
 from widefield.cli.app import COMMANDS, TAKE_SETTINGS
-from widefield.cli.signature import plain
 from widefield.config.arguments import RecipeArguments
 from widefield.core.shared_arguments import arguments_of
 from widefield.workflows.demo import demo
@@ -83,12 +83,12 @@ def test_text_on_arguments() -> None:
     doc = f"Add.\n\n{section}\nReturns:\n    z: sum."
     assert arguments_of(doc) == {"x": "first term: a number."}
     assert arguments_of("Add.") == {}
-    assert plain("a `word`. In Python a list.") == "A word."
+    assert options.plain("a `word`. In Python a list.") == "A word."
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_read_without_torch(name: str) -> None:
-    """Its options and help come from the source: torch alone takes seconds to import."""
+    """Its options and help come from calls.json: torch alone takes seconds to import."""
     program = f"""
 import sys
 from widefield.cli.app import build_app

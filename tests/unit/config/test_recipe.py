@@ -11,11 +11,12 @@ from annotated_types import Ge, Gt, Interval
 from hypothesis import given
 from hypothesis import strategies as st
 
+from widefield.cli.signature import written
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import RUN_SETTINGS, Recipe, settings_by_name
 from widefield.config.recipes import make_recipe
 from widefield.core.names import check_name
-from widefield.core.settings import Settings, describe
+from widefield.core.settings import Settings
 from widefield.methods import METHODS, SimCLRConfig
 from widefield.views import VIEWS, ViewSettings
 
@@ -152,11 +153,16 @@ def test_settings_win_over_the_recipe() -> None:
 
 
 def test_every_setting_says_what_it_means() -> None:
-    parts = [s() for s in METHODS.values()] + [p.settings() for p in VIEWS.values()]
-    for part in [*parts, make_recipe()]:
-        for setting in describe(part).values():
-            assert setting.help.endswith("."), setting
-            assert "\n" not in setting.help, setting
+    helps = written()["settings"]
+    for part in (
+        helps["run"],
+        helps["encoder"],
+        *helps["methods"].values(),
+        *helps["views"].values(),
+    ):
+        for name, text in part.items():
+            assert text.endswith("."), name
+            assert "\n" not in text, name
 
 
 def test_every_setting_of_a_recipe_is_an_argument_and_an_option() -> None:
