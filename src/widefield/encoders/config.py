@@ -27,6 +27,7 @@ Stem = Literal["auto", "cifar", "small", "native"]
 `cifar` is small for images of CIFAR's size alone, as in S-DIET (2025), appendix C.
 """
 
+# 64 was chosen by hand: timm's stem leaves a map of 2 x 2 positions of such images.
 SMALL_IMAGE = {"auto": 64, "cifar": 32}
 """Largest side in pixels with the small stem; those of timm are made for 224 pixels."""
 
@@ -47,6 +48,7 @@ SOLO_LEARN_PADDING = 2
 
 TOKEN_FAMILIES = {"vision_transformer", "deit", "eva", "beit", "cait"}
 """timm's modules of models with one constant grid of patches."""
+# Chosen by hand: 64 frames are then four samples apart.
 _MIN_SAMPLES = 256
 """Smallest number of samples of a spectrogram."""
 
@@ -116,6 +118,7 @@ def encoder_config(
         # Spectrograms are coarse already, and the small stem takes seven times as long on them.
         stem = "native" if rate is not None and stem == "auto" else stem
         stem, conv1 = _select_stem(name, stem, arguments, seen)
+    # Every value is final here: a file of the encoder is read back to an equal configuration.
     values = inputs.record() | {"image_size": size, "mean": mean, "std": std}
     return EncoderConfig(
         **values, name=name, stem=stem, timm=arguments, conv1=conv1, digest=known_digest(name)
@@ -229,6 +232,8 @@ def _select_stem(
         return "native", None
     if family == "resnet":
         return "small", _small_conv(arguments)
+    # The last map then has 4 x 4 positions, as that of a ResNet with the small stem at 32 pixels,
+    # and a transformer has 8 x 8 patches.
     if family == "convnext":
         arguments["patch_size"] = max(1, min(size) // 32)
     else:
@@ -237,7 +242,6 @@ def _select_stem(
 
 
 def _timm_size(size: Size) -> int | Size:
-    """Return the side of a square, or both sides."""
     return size[0] if size[0] == size[1] else size
 
 

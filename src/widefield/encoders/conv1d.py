@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 _WIDTHS = (32, 64, 128, 256)
+# Chosen by hand: the cost of a sound is then that of a window of about 1,024 steps.
 _STEPS = 1024
 """Largest number of time steps after the first layer; each of the four stages halves them."""
 

@@ -97,7 +97,6 @@ class Encoder(FeatureModule):
         return torch.addcmul(self.shift, x, self.scale)
 
     def _check(self, x: Tensor) -> None:
-        """Check shape, type and, on a CPU, the range of examples."""
         config = self.config
         is_sound = config.rate is not None and x.ndim == 4 and x.shape[2] == 1
         # Views may reach twice the range.

@@ -25,6 +25,7 @@ from widefield.core.modes import eval_mode
 from widefield.core.types import Size
 from widefield.encoders.names import MODULE_PREFIX
 
+# Sides of usual data sets and networks, the commonest first; chosen by hand.
 _TRIED = (32, 224, 64, 96, 128, 28, 256, 384, 518)
 """Sides of images that a module is tried with, where the data are not known."""
 

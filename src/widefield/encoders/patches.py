@@ -20,14 +20,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+# Chosen by hand; on a grid of 4 x 4 they are 256 features.
 COUNT = 16
 """Number of filters."""
 _SIDE = 3
 """Height and width of a patch; 1 where the input is smaller, as the height of windows is."""
+# Whitening amplifies noise where patches hardly vary: this limits it to a factor of ten.
 _EPSILON = 1e-2
 """Added to the eigenvalues of the covariance, relative to their mean."""
 _BATCH = 50
 """Inputs whose patches are in memory at a time."""
+# Chosen by hand: images have some hundred patches each, and a covariance 27 x 27 numbers.
 _FITTED_ON = 1_000
 """Largest number of inputs that the covariance is taken from."""
 
@@ -46,6 +49,7 @@ def fit_patch_filters(x: Tensor) -> tuple[Tensor, Tensor]:
     mean, covariance = _moments(x, shape[2:])
     values, vectors = torch.linalg.eigh(covariance)
     scale = values.mean().clamp_min(torch.finfo(x.dtype).tiny)  # constant inputs have 0
+    # Without it the class is up to three points less accurate (study readout-sources).
     whitening = (vectors * (values / scale + _EPSILON).rsqrt()) @ vectors.T / scale.sqrt()
     filters = _orthonormal(COUNT, len(mean)).to(whitening) @ whitening
     return filters.float().reshape(shape), -(filters @ mean).float()

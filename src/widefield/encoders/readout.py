@@ -183,6 +183,7 @@ class Wide(FeatureModule):
         self.encoder = encoder
         self.readout = readout
         self.dim = readout.dim
+        # Found at the first pass, because their layout depends on the images, and kept.
         self.stages: tuple[EncoderStage, ...] | None = None
 
     def extra_repr(self) -> str:

@@ -17,6 +17,7 @@ from widefield.encoders.config import EncoderConfig, Stem, encoder_config
 from widefield.encoders.encoder import Encoder, build_from_config
 from widefield.encoders.names import is_own
 
+# Sides of the data sets and of the networks of timm; chosen by hand.
 _SIDES = (8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 224, 240, 256, 288, 299, 320, 384, 448, 512)
 """Sides of square images that are tried if a size does not fit."""
 

@@ -22,8 +22,10 @@ INPUT = "input"
 """Stage of what the network takes: normalized pixels, the spectrogram of sounds, or samples."""
 _TAKEN = "(input)"
 """Key of the network's input among recorded outputs; no submodule has this name."""
+# As many as the stages of most convolutional networks.
 _QUARTERS = 4
 """Blocks of a transformer that are stages."""
+# Published networks have up to 1 class token and 4 registers; chosen by hand above that.
 _MAX_PREFIX = 16
 """Largest number of class and register tokens that is searched for."""
 
@@ -136,6 +138,7 @@ def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
     Raises:
         NoStagesError: none are found.
     """
+    # timm states the stages of its networks; those of others follow from the shapes of outputs.
     path, network = _timm_network(encoder)
     with _recorded(encoder, None) as outputs, eval_mode(encoder), torch.no_grad():
         encoder(x)
@@ -143,7 +146,8 @@ def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
     modules = [name for name in _timm_modules(path, network) if name in outputs]
     if not modules:
         blocks = _repeated_blocks(encoder, outputs)
-        # Attention has outputs of four dimensions too, so blocks of tokens come first.
+        # Attention has outputs of four dimensions too, so blocks of tokens come first. Two modules
+        # of one class may be any pair of layers; from three on they are taken for blocks.
         modules = blocks if len(blocks) > 2 else _by_resolution(outputs, len(x)) or blocks
     if len({_tensor(outputs[name]).shape for name in modules}) == 1 and len(modules) > 1:
         count = len(modules)
@@ -239,6 +243,8 @@ def _laid_out(
 
 def _grid(count: int, size: tuple[int, ...]) -> tuple[int, int] | None:
     """Return rows and columns of `count` patches of equal sides; None if they do not divide."""
+    # rows / columns = height / width, with an error below one row or column, because the sides
+    # need not be whole patches.
     rows = round((count * size[0] / size[1]) ** 0.5) if count > 0 else 0
     if rows and count % rows == 0 and abs(rows * size[1] - count // rows * size[0]) < max(size):
         return rows, count // rows

@@ -73,7 +73,6 @@ def published_normalization(name: str) -> tuple[tuple[float, ...], tuple[float, 
 
 
 def _side(name: str, size: Size) -> int:
-    """Return the side of the square images of a vision transformer."""
     patch = int(name.rsplit("_", 1)[1])
     if size[0] != size[1] or size[0] % patch:
         raise ValueError(

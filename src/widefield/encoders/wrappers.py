@@ -65,6 +65,7 @@ class Normalized(FeatureModule):
     def __init__(self, module: nn.Module, *, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
         self.module = module
+        # A new module is in training mode, and would say so of one that is frozen.
         self.training = module.training
         for name, values in (("mean", mean), ("std", std)):
             self.register_buffer(name, torch.tensor(values).view(1, -1, 1, 1), persistent=False)

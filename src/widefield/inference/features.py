@@ -125,6 +125,8 @@ class FeatureExtractor:
         Raises:
             ValueError: as `check` and `with_readout`.
         """
+        # In this order an input that cannot work is refused before anything is printed, and notes
+        # are read while the work goes on.
         self.check(dataset)
         send_notes((*self.notes, *dataset.notes) if notes is None else notes, on_note)
         return self.with_readout(dataset, quiet=quiet)
@@ -180,6 +182,7 @@ class FeatureExtractor:
         if isinstance(encoder, Encoder) and encoder.config.image_size != wanted:
             encoder, notes = adapt_encoder(encoder, replace(encoder.config.form, size=wanted))
         notes = (*self.notes, *(f"{self.name}: {note}" for note in notes))
+        # A saved readout is of maps of the former size.
         form = replace(self.form, size=wanted)
         return replace(self, encoder=encoder, form=form, readout=None, notes=notes)
 
@@ -294,6 +297,7 @@ class FeatureExtractor:
         Those of an extractor of wide features return pooled ones. The default seed differs from
         that of training.
         """
+        # Seed 0 is the default of runs: the floor would be drawn as the encoder's own weights were.
         like = self.encoder
         if like is None:
             like = build_untrained(self.architecture or DEFAULT_ARCHITECTURE, images, seed=seed)

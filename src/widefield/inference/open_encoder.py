@@ -138,6 +138,8 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
         if isinstance(spec, Encoder):
             return _of_encoder(spec.config.name, spec)
         return _of_module(spec)
+    # Names come before paths: a folder that is called so is given as ./pixels. Files are told from
+    # runs last, because that reads them.
     name = encoder_name(spec)
     if name == "pixels":
         return FeatureExtractor(name=name)
@@ -166,7 +168,6 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
 
 
 def _open_run(name: str, path: str, network: str | None) -> FeatureExtractor:
-    """Open the encoder at `path`, with the code of the network where it is one of one's own."""
     run = RunFolder(path=Path(path))
     encoder, notes = load_encoder(path, network=network).eval(), tuple[str, ...]()
     if network is not None and encoder.config.digest != give_network(network).digest:
@@ -212,7 +213,6 @@ def _of_module(module: nn.Module) -> FeatureExtractor:
 
 
 def _of_own(name: str) -> FeatureExtractor:
-    """Return the extractor of a network of one's own, with the weights that its function gives."""
     encoder = own_encoder(name)
     mean, std = encoder.config.mean, encoder.config.std
     origin = "guessed: it has no pretrained_cfg" if encoder.config.guessed else "its pretrained_cfg"
@@ -222,7 +222,6 @@ def _of_own(name: str) -> FeatureExtractor:
 
 
 def _of_encoder(name: str, encoder: Encoder) -> FeatureExtractor:
-    """Return the extractor of a widefield encoder, with the form of its training data."""
     return FeatureExtractor(name=name, encoder=encoder, form=encoder.config.form)
 
 

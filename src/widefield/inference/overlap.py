@@ -19,6 +19,7 @@ from widefield.probes.near_copies import (
     thumbnails,
 )
 
+# Chosen by hand, as `_PRODUCTS` and `_FEW_LEFT`: the share of copies is known to about a point.
 _CHECKED = 2000
 """Test examples whose near-copies are searched for, fewer among very many training examples."""
 _PRODUCTS = 2**25

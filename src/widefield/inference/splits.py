@@ -25,6 +25,7 @@ from widefield.inference.features import FeatureExtractor, images_progress
 from widefield.probes.folds import SplitGroups
 from widefield.train.run_dir import RunFolder
 
+# As is usual; `_test_count` keeps the same ratio, one to four.
 _TEST_SHARE = 0.2
 
 _RARE = 3
@@ -381,13 +382,11 @@ def _varying(data: TrainTest) -> TrainTest:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
     shown = ", ".join(map(repr, names[:_RARE]))
     return f"{shown} and {len(names) - _RARE} more" if len(names) > _RARE else shown
 
 
 def _with_tasks(dataset: Dataset, tasks: Sequence[str]) -> Dataset:
-    """Return the same examples with the labels and targets of some tasks alone."""
     return replace(
         dataset,
         labels={task: dataset.labels[task] for task in tasks if task in dataset.labels},

@@ -133,7 +133,6 @@ def _export_folder(
 
 
 def _opened(name: str | Path) -> tuple[Encoder, Readout | None]:
-    """Return the encoder of that name, with its weights, and its wide readout if there is one."""
     extractor = open_encoder(name)
     encoder = extractor.encoder
     if encoder is None:
@@ -147,7 +146,6 @@ def _opened(name: str | Path) -> tuple[Encoder, Readout | None]:
 def _selected(
     name: str | Path, encoder: Encoder, readout: Readout | None, features: str
 ) -> Encoder | Wide:
-    """Return the module that computes the features."""
     if features == "pooled":
         return encoder
     if readout is None:

@@ -122,5 +122,5 @@ def test_a_first_layer_that_is_padded_otherwise_stays_so() -> None:
         replace(before.config, conv1={**(before.config.conv1 or {}), "padding": 2})
     )
     for size in (32, 40):
-        after, _ = adapt_encoder(padded, Form(channels=3, size=size))
+        after, _ = adapt_encoder(padded, Form(channels=3, size=(size, size)))
         torch.testing.assert_close(after.eval()(x(3, size)), padded.eval()(x(3, size)))

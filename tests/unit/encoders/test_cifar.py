@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import onnxruntime
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,7 +10,6 @@ from widefield.core.form import InputSpec
 from widefield.encoders import (
     build_encoder,
     encoder_config,
-    export_onnx,
     load_encoder,
     save_encoder,
     timm_snippet,
@@ -126,16 +124,6 @@ def test_a_loaded_one_is_the_saved_one(name: str, in_tmp: Path) -> None:
     fresh = untrained_like(encoder, seed=5)
     assert fresh.state_dict().keys() == encoder.state_dict().keys()
     assert not torch.equal(fresh(images()), encoder(images()))
-
-
-@pytest.mark.parametrize("name", CIFAR_NETWORKS)
-def test_onnx_computes_the_same(name: str, tmp_path: Path) -> None:
-    encoder = build_encoder(name, seed=0).eval()
-    export_onnx(encoder, tmp_path / "encoder.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "encoder.onnx")
-    for x in (images(), images()[:1]):
-        (features,) = session.run(["features"], {"images": x.numpy()})
-        torch.testing.assert_close(torch.from_numpy(features), encoder(x), atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", CIFAR_NETWORKS)

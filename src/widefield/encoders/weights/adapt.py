@@ -139,7 +139,6 @@ def _resampled(
 
 
 def _grid(encoder: Encoder) -> tuple[int, int]:
-    """Return the rows and columns of patches of a vision transformer."""
     weight = encoder.backbone.state_dict()[first_weight(encoder.backbone)]
     height, width = encoder.config.image_size
     return height // weight.shape[2], width // weight.shape[3]

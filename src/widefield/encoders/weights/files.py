@@ -119,7 +119,6 @@ def _give(network: str | nn.Module, config: EncoderConfig, file: Path) -> None:
 
 
 def _build_with_weights(config: EncoderConfig, weights: dict[str, Tensor]) -> Encoder:
-    """Return the encoder of `config` with `weights`."""
     with torch.device("meta"):  # takes no memory, whatever the sizes in the file
         wanted = build_from_config(config).backbone.state_dict()
     check_weights(wanted, weights)

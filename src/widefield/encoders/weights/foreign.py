@@ -141,7 +141,6 @@ def _as_authors(name: str, known: Mapping[str, Any]) -> str:
 
 
 def _with_solo_learn_padding(found: WeightMatch) -> WeightMatch:
-    """Return the match with a padding of 2 for a small first layer, if it has one."""
     if found.config.conv1 is None:
         return found
     padded = {**found.config.conv1, "padding": SOLO_LEARN_PADDING}
@@ -149,7 +148,6 @@ def _with_solo_learn_padding(found: WeightMatch) -> WeightMatch:
 
 
 def _normalized(found: WeightMatch, name: str) -> WeightMatch:
-    """Return the match with another mean and deviation of its images."""
     mean, std = NORMALIZATIONS[name]
     if found.config.channels != len(mean):
         raise ValueError(
@@ -161,7 +159,6 @@ def _normalized(found: WeightMatch, name: str) -> WeightMatch:
 def _with_expected(
     found: WeightMatch, stated: Normalization | None, tensors: Tensors, *, solo_learn: bool
 ) -> WeightMatch:
-    """Return the match with the normalization that is stated, or else with a guess."""
     config = found.config
     if stated is not None and len(stated[0]) == config.channels:
         mean, std = stated

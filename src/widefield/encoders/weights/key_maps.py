@@ -199,7 +199,6 @@ _DINOV3: Rules = (
 
 
 def _renamed(tensors: Mapping[str, Tensor], prefix: str, rules: Rules) -> dict[str, Tensor]:
-    """Rename the tensors of the network below `prefix`."""
     if rules is OPEN_CLIP:
         prefix += "visual."
     if rules is HF_CLIP:

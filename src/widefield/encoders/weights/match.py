@@ -150,7 +150,6 @@ def load_matched(tensors: Tensors, found: WeightMatch) -> Encoder:
 
 
 def _mismatch(best: WeightMatch) -> str:
-    """Return why the best match is not good enough."""
     parts = [
         f"the nearest, {best.architecture}, finds {len(best.keys)} of its {best.wanted} tensors "
         "there"
@@ -171,7 +170,6 @@ def _numbers(values: Sequence[float]) -> str:
 
 
 def _join_first(names: Sequence[str]) -> str:
-    """Return the first of the names, and how many there are."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{', '.join(names[:3])}{more}"
 
@@ -273,7 +271,6 @@ def architecture_spec(architecture: str, config: EncoderConfig) -> ArchitectureS
 
 
 def _default_sizes(name: str) -> list[int]:
-    """Return the usual image sizes of weights of this name."""
     name = split_arguments(name)[0]
     in_timm = name not in (*CIFAR_NETWORKS, *VARIANTS) and not name.startswith(TORCHVISION)
     cfg = timm.get_pretrained_cfg(name) if in_timm else None
@@ -351,7 +348,6 @@ def _below_best_prefix(
 
 
 def _is_around(name: str) -> bool:
-    """Return whether a tensor is one of the tokens' of a vision transformer."""
     return _OF_TOKENS.search(name.split(".")[0]) is not None
 
 

@@ -68,6 +68,5 @@ def download_weights(name: str) -> Path:
 
 
 def _in_torch_hub(url: str) -> Path | None:
-    """Return the file of `url` in the cache of torch's hub, if it exists."""
     file = Path(torch.hub.get_dir()) / "checkpoints" / url.rsplit("/", 1)[-1]
     return file if file.is_file() else None

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+# Nested deeper, a file would exhaust the stack; those of trainers have fewer than ten.
 _MAX_DEPTH = 50
 """Largest number of dots in a tensor's path."""
 

@@ -140,11 +140,14 @@ def _vit_name(tensors: Mapping[str, Tensor], known: Arguments) -> str | None:
     if f"_patch{patch}_" not in name:
         sizes["patch_size"] = patch
     if first.shape[0] != int(width * base.mlp_ratio):
+        # timm takes int(width * ratio), and a rounded ratio must not fall below the whole number.
         sizes["mlp_ratio"] = round((first.shape[0] + 0.5) / width, 6)
     if table in (DINOV3, DINOV3_GATED):
         name = name if "blocks.0.attn.q_bias" in tensors else name.removesuffix("_qkvb")
         # Without any they are missing: every published network has 4.
         sizes |= {} if tokens in (0, 4) else {"num_reg_tokens": tokens}
+        # A head rotates pairs of channels, one half by rows and the other by columns, so that it
+        # has a quarter as many periods as channels.
         if PERIODS in tensors:
             sizes["num_heads"] = width // (4 * len(tensors[PERIODS]))
     elif tokens and table is not PLAIN:
@@ -163,7 +166,6 @@ def _vit_name(tensors: Mapping[str, Tensor], known: Arguments) -> str | None:
 
 
 def _table(tensors: Mapping[str, Tensor], *, gated: bool) -> dict[int, Published]:
-    """Return the published networks of the kind of these tensors."""
     if "pos_embed" not in tensors and "blocks.0.gamma_1" in tensors:
         return DINOV3_GATED if gated else DINOV3
     if "blocks.0.ls1.gamma" in tensors:
