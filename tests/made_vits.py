@@ -217,53 +217,46 @@ _EMBEDDINGS = {
 
 
 def hf_dinov2(state: State) -> State:
-    rules = _EMBEDDINGS | {
+    rules = {
         r"^blocks\.": "encoder.layer.",
         r"attn\.proj": "attention.output.dense",
         r"mlp\.w12": "mlp.weights_in",
         r"mlp\.w3": "mlp.weights_out",
     }
-    return _respelled(state, rules, "attention.attention.{word}")
+    return _respelled(state, _EMBEDDINGS | rules, "attention.attention.{word}")
 
 
 def hf_dinov2_in_memory(state: State) -> State:
     """The names of transformers 5, other than those of its files."""
-    split = {}
-    for name, value in state.items():
+    split = dict(state)
+    for name in state:
         if "mlp.w12." in name:
-            split[name.replace("w12", "gate_proj")], split[name.replace("w12", "up_proj")] = (
-                value.chunk(2)
-            )
-        else:
-            split[name] = value
-    rules = _EMBEDDINGS | {
+            gate, up = split.pop(name).chunk(2)
+            split |= {name.replace("w12", "gate_proj"): gate, name.replace("w12", "up_proj"): up}
+    rules = {
         r"^blocks\.": "encoder.layer.",
         r"attn\.proj": "attention.o_proj",
         r"mlp\.w3": "mlp.down_proj",
     }
-    return _respelled(split, rules, "attention.{letter}_proj")
+    return _respelled(split, _EMBEDDINGS | rules, "attention.{letter}_proj")
+
+
+_NORMS = {r"norm1": "layernorm_before", r"norm2": "layernorm_after"}
 
 
 def hf_vit(state: State) -> State:
-    rules = _EMBEDDINGS | {
+    rules = {
         r"^blocks\.": "encoder.layer.",
         r"attn\.proj": "attention.output.dense",
         r"mlp\.fc1": "intermediate.dense",
         r"mlp\.fc2": "output.dense",
-        r"norm1": "layernorm_before",
-        r"norm2": "layernorm_after",
     }
-    return _respelled(state, rules, "attention.attention.{word}")
+    return _respelled(state, _EMBEDDINGS | rules | _NORMS, "attention.attention.{word}")
 
 
 def hf_vit_in_memory(state: State) -> State:
-    rules = _EMBEDDINGS | {
-        r"^blocks\.": "layers.",
-        r"attn\.proj": "attention.o_proj",
-        r"norm1": "layernorm_before",
-        r"norm2": "layernorm_after",
-    }
-    return _respelled(state, rules, "attention.{letter}_proj")
+    rules = {r"^blocks\.": "layers.", r"attn\.proj": "attention.o_proj"}
+    return _respelled(state, _EMBEDDINGS | rules | _NORMS, "attention.{letter}_proj")
 
 
 def hf_dinov3(state: State) -> State:

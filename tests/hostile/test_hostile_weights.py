@@ -247,7 +247,7 @@ def test_a_teacher_stands_before_its_student_and_both_are_named(tmp_path: Path) 
     assert "below 'teacher.backbone.'; not those below 'student.module.backbone.'" in match.line()
     chosen, _ = load_foreign(tmp_path / "dino.pth", "resnet-tiny#student.")
     assert torch.equal(chosen.backbone.state_dict()["bn1.bias"], student["bn1.bias"])
-    assert load_foreign(tmp_path / "dino.pth", prefix="teacher.")[1].others == ()
+    assert load_foreign(tmp_path / "dino.pth", "#teacher.")[1].others == ()
     with pytest.raises(ValueError, match="fits no encoder"):
         load_foreign(tmp_path / "dino.pth", "#nobody.")
 

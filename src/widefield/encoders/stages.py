@@ -210,9 +210,9 @@ def _repeated_blocks(encoder: nn.Module, outputs: Mapping[str, Any]) -> list[str
 def _stage_names(modules: Sequence[str]) -> dict[str, str]:
     """Return name -> submodule; the first is the stem if it is named unlike the last."""
     plain = [re.sub(r"\d+", "", name) for name in modules]
-    first = int(len(modules) > 1 and plain[0] != plain[-1])
-    names = ["stem"][:first] + [f"s{i + 1}" for i in range(len(modules) - first)]
-    return dict(zip(names, modules, strict=True))
+    if len(modules) > 1 and plain[0] != plain[-1]:
+        return {"stem": modules[0]} | {f"s{i}": name for i, name in enumerate(modules[1:], 1)}
+    return {f"s{i}": name for i, name in enumerate(modules, 1)}
 
 
 def _laid_out(

@@ -283,10 +283,13 @@ def test_layers_that_the_architecture_lacks_are_not_left_out(extra: str, tmp_pat
 def test_other_networks_that_lack_a_layer_are_refused(tmp_path: Path) -> None:
     """Running statistics are no parameters, and reach the features all the same."""
     state = models.resnet18(weights=None).state_dict()
-    for missing in ("bn1.running_mean", "layer4.1.bn2.running_var", "layer1.0.conv1.weight"):
+    names = ("bn1.weight", "bn1.running_mean", "layer4.1.bn2.running_var", "layer1.0.conv1.weight")
+    for missing in names:
         file = saved(without(rf"^{missing}$", state), tmp_path)
         with pytest.raises(ValueError, match=f"99 of its 100 tensors there, lacks {missing};"):
             load_foreign(file, "resnet18")
+    with pytest.raises(ValueError, match="finds 20 of its 100 tensors"):
+        load_foreign(saved({k: x for k, x in state.items() if "layer1" in k}, tmp_path), "resnet18")
     counters = saved(without("num_batches_tracked", state), tmp_path)
     assert load_foreign(counters, "resnet18")[1].random == ()
 

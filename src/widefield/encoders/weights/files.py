@@ -91,7 +91,9 @@ def load_encoder(path: str | Path, *, network: str | nn.Module | None = None) ->
     except _DAMAGED as error:
         raise _no_encoder(file, error) from error
     if network is not None:
-        _give(network, config, file)
+        if not is_own(config.name):
+            raise ValueError(f"{file} is of {config.name}, no network of your own: leave it out")
+        give_network(network, recorded=config.name)
     if is_own(config.name):
         given_network(config.name)
     try:
@@ -110,12 +112,6 @@ def _no_encoder(file: Path, error: Exception) -> ValueError:
         f"{file} holds no encoder of this version of widefield and timm "
         f"({reason}): train or export it again"
     )
-
-
-def _give(network: str | nn.Module, config: EncoderConfig, file: Path) -> None:
-    if not is_own(config.name):
-        raise ValueError(f"{file} is of {config.name}, no network of your own: leave it out")
-    give_network(network, recorded=config.name)
 
 
 def _build_with_weights(config: EncoderConfig, weights: dict[str, Tensor]) -> Encoder:
@@ -306,7 +302,7 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
     """
     weights, settings = (json.dumps(file_stem + end) for end in (".safetensors", ".json"))
     if config.timm is None:
-        network = f", network={json.dumps(config.name)}" * is_own(config.name)
+        network = f", network={json.dumps(config.name)}" if is_own(config.name) else ""
         return (
             "from widefield.encoders import load_encoder\n"
             f"model = load_encoder({weights}{network}).eval()\n"

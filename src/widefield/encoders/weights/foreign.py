@@ -72,8 +72,6 @@ def load_foreign(
     path: str | Path,
     architecture: str | None = None,
     *,
-    prefix: str | None = None,
-    normalization: str | None = None,
     published: bool = False,
 ) -> tuple[Encoder, WeightMatch]:
     """Load the encoder in a file of weights, on the CPU in evaluation mode.
@@ -81,11 +79,10 @@ def load_foreign(
     Args:
         path: a `.safetensors` file, or one that `torch.load(weights_only=True)` reads.
         architecture: a timm model, `solo-learn:NAME` for one with that library's small first
-            layer, or `torchvision:NAME`; by default the best of `COMMON_ARCHITECTURES`.
-        prefix: text before the encoder's names in the file; by default the one with most of its
-            tensors, a teacher's before others.
-        normalization: a name of `NORMALIZATIONS`; by default what the folder of the file states,
-            or a guess. The architecture `NAME#PREFIX~NORMALIZATION` sets all three.
+            layer, or `torchvision:NAME`; by default the best of `COMMON_ARCHITECTURES`. In
+            `NAME#PREFIX~NORMALIZATION`, PREFIX is the text before the encoder's names in the file,
+            by default the one with most of its tensors, a teacher's before others; NORMALIZATION
+            is one of `NORMALIZATIONS`, by default what the folder of the file states, or a guess.
         published: whether the weights are those that timm or torchvision publish by this name.
 
     Returns:
@@ -94,25 +91,22 @@ def load_foreign(
     Raises:
         ValueError: the file cannot be read, or matches no architecture.
     """
-    if architecture is not None and "~" in architecture:
-        architecture, _, normalization = architecture.rpartition("~")
-    if architecture is not None and "#" in architecture:
-        architecture, _, prefix = architecture.partition("#")
-    if normalization is not None:
+    name, is_chosen, normalization = (architecture or "").partition("~")
+    name, _, prefix = name.partition("#")
+    if is_chosen:
         check_name("normalization", normalization, NORMALIZATIONS)
     tensors = read_tensors(Path(path))
     known = authors_arguments(tensors)
     every = tensors = rename_to_timm(tensors)
-    by_name = (architecture or "").startswith(SOLO_LEARN)
+    by_name = name.startswith(SOLO_LEARN)
     solo_learn = by_name or is_solo_learn(tensors)
-    if prefix is not None:
-        tensors = {key: x for key, x in tensors.items() if key.startswith(prefix)}
-    name = (architecture or "").removeprefix(SOLO_LEARN)
+    tensors = {key: x for key, x in tensors.items() if key.startswith(prefix)}
+    name = name.removeprefix(SOLO_LEARN)
     names = (_as_authors(name, known),) if name else candidate_names(tensors, known)
     best = best_match(path, tensors, [fit for each in names for fit in architecture_specs(each)])
-    if by_name or (solo_learn and architecture is None):
+    if by_name or (solo_learn and not name):
         best = _with_solo_learn_padding(best)
-    if normalization is not None:
+    if is_chosen:
         best = _normalized(best, normalization)
     elif not (published or _is_tagged(name)):
         stated = stated_normalization(Path(path))

@@ -336,19 +336,15 @@ def _below_best_prefix(
         if end in below and wanted[end].shape == tensors[below[end]].shape
     }
     layers = {end.split(".")[0] for end in wanted}
-    unused = {
-        end: key
-        for end, key in below.items()
-        if end not in keys
-        and not _NOT_FEATURES.search(end)
-        and (end.split(".")[0] in layers or (spec.first == PATCHES and _is_around(end)))
-    }
+    unused = {}
+    for end, key in below.items():
+        layer = end.split(".")[0]
+        # Heads of others are left out, but not what a vision transformer adds to its tokens.
+        is_of_network = layer in layers or (spec.first == PATCHES and _OF_TOKENS.search(layer))
+        if end not in keys and is_of_network and not _NOT_FEATURES.search(end):
+            unused[end] = key
     others = tuple(name for name in best if name != prefix)
     return _Found(prefix, keys, others, unused)
-
-
-def _is_around(name: str) -> bool:
-    return _OF_TOKENS.search(name.split(".")[0]) is not None
 
 
 def _sequential_names(wanted: Tensors, tensors: Tensors) -> Iterator[dict[str, str]]:

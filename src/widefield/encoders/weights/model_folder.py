@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from timm.models import build_model_with_cfg, register_model
 from torch import nn
 
-from widefield.core.files import check_plain_file, write_atomically
+from widefield.core.files import write_atomically
 from widefield.core.form import Form, InputSpec
 from widefield.core.types import Fit, as_size
 from widefield.encoders.arguments import AFTER_BUILD, split_arguments
@@ -39,6 +39,7 @@ from widefield.encoders.weights.normalization import (
     MAX_STATED,
     are_numbers,
     per_channel,
+    read_json,
     stated_normalization,
 )
 from widefield.encoders.weights.tensors import read_tensors
@@ -48,7 +49,6 @@ CONFIG = "config.json"
 RECORD = "widefield"
 """Entry of the configuration with the record of preprocessing."""
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-_MAX_BYTES = 2**20
 
 
 def is_model_folder(path: Path) -> bool:
@@ -58,7 +58,7 @@ def is_model_folder(path: Path) -> bool:
 
 def is_exported(folder: Path) -> bool:
     """Return whether the model folder has a whole record of preprocessing."""
-    return RECORD in _read(folder / CONFIG)
+    return RECORD in read_json(folder / CONFIG)
 
 
 def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
@@ -71,7 +71,7 @@ def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
     Raises:
         ValueError: the folder is in another format, or its weights do not fit.
     """
-    values = _read(folder / CONFIG)
+    values = read_json(folder / CONFIG)
     weights = next(folder / name for name in _WEIGHTS if (folder / name).is_file())
     name = values.get("architecture")
     if name is None and "num_attention_heads" in values:
@@ -148,17 +148,6 @@ def _load_transformers(
         config = replace(best.config, mean=mean, std=std, guessed=stated is None)
         best = replace(best, config=config)
     return load_matched(tensors, best), best
-
-
-def _read(path: Path) -> dict[str, Any]:
-    check_plain_file(path, largest=_MAX_BYTES)
-    try:
-        values = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path} holds no JSON: restore it, or save the model again") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} describes no model: restore it, or save the model again")
-    return values
 
 
 def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[EncoderConfig]:

@@ -56,11 +56,11 @@ def stated_normalization(path: Path) -> Normalization | None:
     if path.is_file() and path.name not in _MODEL_FILES:
         return None
     folder = path if path.is_dir() else path.parent
-    config = _json(folder / "config.json")
+    config = _stated(folder / "config.json")
     return (
         _pair(config.get("pretrained_cfg", config), "mean", "std")
-        or _pair(_json(folder / "open_clip_config.json").get("preprocess_cfg"), "mean", "std")
-        or _of_transformers(_json(folder / "preprocessor_config.json"))
+        or _pair(_stated(folder / "open_clip_config.json").get("preprocess_cfg"), "mean", "std")
+        or _of_transformers(_stated(folder / "preprocessor_config.json"))
     )
 
 
@@ -98,14 +98,28 @@ def are_numbers(values: object) -> TypeGuard[list[float]]:
     )
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file.
+
+    Raises:
+        ValueError: there is none.
+    """
+    check_plain_file(path, largest=_MAX_BYTES)
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} holds no JSON: restore it, or save the model again") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} describes no model: restore it, or save the model again")
+    return values
+
+
+def _stated(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file; an empty one if there is none."""
     try:
-        check_plain_file(path, largest=_MAX_BYTES)
-        values = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return read_json(path)
+    except (OSError, ValueError):
         return {}
-    return values if isinstance(values, dict) else {}
 
 
 def guessed_normalization(
