@@ -282,7 +282,7 @@ class FeatureExtractor:
         if self.kind == "pooled":
             return encoder
         if self.kind == "wide":
-            assert self.readout is not None, "with_readout comes first"
+            assert self.readout is not None, "`ready` has fitted it"
             return Wide(encoder, self.readout)
         if self.kind == "projected":
             assert projector is not None, "__post_init__ has checked it"

@@ -1,11 +1,9 @@
 """The encoder over time: widths, the shortest window, files, and what it refuses."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
-from widefield.encoders import build_encoder, load_encoder, save_encoder
+from widefield.encoders import build_encoder
 
 
 @pytest.mark.parametrize(("channels", "steps"), [(1, 16), (6, 128), (3, 1000), (1, 16_000)])
@@ -28,15 +26,6 @@ def test_channels_are_normalized_first() -> None:
     x = torch.randn(3, 2, 1, 32, generator=torch.Generator().manual_seed(0))
     mean, std = (torch.tensor(stats[name]).view(1, 2, 1, 1) for name in ("mean", "std"))
     torch.testing.assert_close(own(mean + std * x), plain(x))
-
-
-def test_a_file_holds_all_of_it(tmp_path: Path) -> None:
-    encoder = build_encoder("conv1d", channels=2, image_size=(1, 64), seed=3).eval()
-    save_encoder(encoder, tmp_path)
-    x = torch.randn(2, 2, 1, 64, generator=torch.Generator().manual_seed(0))
-    loaded = load_encoder(tmp_path).eval()
-    assert torch.equal(loaded(x), encoder(x))
-    assert (loaded.config.kind, loaded.config.rate) == ("windows", None)
 
 
 @pytest.mark.parametrize(

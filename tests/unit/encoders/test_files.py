@@ -24,7 +24,7 @@ from widefield.encoders.weights import files
 def trained(name: str = "resnet-tiny", **settings: Any) -> Encoder:
     """An encoder with batch statistics that are not the initial ones, in evaluation mode."""
     encoder = build_encoder(name, seed=3, **settings)
-    encoder(torch.rand(8, encoder.config.channels, 32, 32))
+    encoder(torch.rand(8, encoder.config.channels, *encoder.config.image_size))
     return encoder.eval()
 
 
@@ -32,9 +32,18 @@ def images(channels: int = 3) -> torch.Tensor:
     return torch.rand(5, channels, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("name", ["resnet-tiny", "vit_tiny_patch16_224", "convnext_atto"])
-def test_a_loaded_encoder_is_the_saved_one_to_the_bit(name: str, tmp_path: Path) -> None:
-    encoder = trained(name, channels=1, mean=(0.3,), std=(0.1,))
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        *((name, {}) for name in ("resnet-tiny", "vit_tiny_patch16_224", "convnext_atto")),
+        ("resnet-tiny", {"stem": "small", "image_size": 96}),
+        ("conv1d", {"image_size": (1, 64)}),
+    ],
+)
+def test_a_loaded_encoder_is_the_saved_one_to_the_bit(
+    name: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    encoder = trained(name, channels=1, mean=(0.3,), std=(0.1,), **settings)
     save_encoder(encoder.to(memory_format=torch.channels_last), tmp_path / "run")
     state = torch.get_rng_state()
     loaded = load_encoder(tmp_path / "run").eval()
@@ -43,7 +52,8 @@ def test_a_loaded_encoder_is_the_saved_one_to_the_bit(name: str, tmp_path: Path)
     assert loaded.state_dict().keys() == encoder.state_dict().keys()
     assert all(map(torch.equal, loaded.state_dict().values(), encoder.state_dict().values()))
     loaded = loaded.to(memory_format=torch.channels_last)
-    assert torch.equal(loaded(images(1)), encoder(images(1)))
+    x = torch.rand(5, 1, *encoder.config.image_size)
+    assert torch.equal(loaded(x), encoder(x))
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
         "encoder.json",
         "encoder.safetensors",

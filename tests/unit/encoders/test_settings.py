@@ -1,7 +1,6 @@
 """The stem that the settings ask for is the stem that is built, or the refusal says why not."""
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 import timm
@@ -9,7 +8,7 @@ import torch
 from torch import nn
 
 from widefield.core.form import InputSpec
-from widefield.encoders import EncoderSettings, build_encoder, load_encoder, save_encoder
+from widefield.encoders import EncoderSettings, build_encoder
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -95,14 +94,3 @@ def test_a_new_name_keeps_the_stem_and_whole_settings_replace_both() -> None:
     assert settings.changed({"stem": "native", "epochs": 3}) == dataclasses.replace(
         settings, stem="native"
     )
-
-
-def test_a_saved_encoder_comes_back_with_its_stem(tmp_path: Path) -> None:
-    encoder = EncoderSettings(name="resnet-tiny", stem="small").build(
-        InputSpec(image_size=96), seed=0
-    )
-    save_encoder(encoder, tmp_path)
-    loaded = load_encoder(tmp_path)
-    assert loaded.config == encoder.config
-    x = torch.rand(2, 3, 96, 96)
-    assert torch.equal(loaded.eval()(x), encoder.eval()(x))

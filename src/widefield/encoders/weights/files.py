@@ -5,9 +5,10 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, Literal
 
 import torch
+from annotated_types import Interval
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from widefield.core.files import check_plain_file, write_atomically
 from widefield.core.form import InputSpec
 from widefield.core.rng import seeded
 from widefield.core.types import Fit, as_black_white, is_black_white
+from widefield.core.validation import is_valid
 from widefield.encoders.arguments import lines_after_build, split_arguments
 from widefield.encoders.config import SOLO_LEARN_PADDING, EncoderConfig, encoder_config
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
@@ -190,7 +192,9 @@ def read_config(text: str) -> EncoderConfig:
     fields = _ADDED_FIELDS | fields if isinstance(fields, dict) else fields
     if not isinstance(fields, dict) or fields.keys() != EncoderConfig.__dataclass_fields__.keys():
         raise ValueError("its configuration has other fields")
-    _check_types(fields, {"name": str, "stem": str})
+    for name in ("name", "stem"):
+        if type(fields[name]) is not str:
+            raise ValueError(f"{name} is {fields[name]!r}")
     own = is_own(fields["name"])
     inputs = read_inputs(fields, signals=own or fields["name"] in SIGNAL_NETWORKS)
     arguments = fields["timm"] if isinstance(fields["timm"], dict) else {}
@@ -216,51 +220,37 @@ def read_inputs(fields: Mapping[str, Any], *, signals: bool = False) -> InputSpe
     Raises:
         ValueError: a value that no encoder can have.
     """
-    fields = _ADDED_FIELDS | dict(fields)
-    size = fields["image_size"]
-    if not isinstance(size, list) or len(size) != 2:
-        raise ValueError(f"image_size is {size!r}")
-    _check_types(fields, {"channels": int, "guessed": bool})
-    if fields["fit"] == "center":  # its name before there were others
-        fields["fit"] = "crop"
-    for name, known in {"interpolation": ("bicubic",), "fit": get_args(Fit)}.items():
-        if fields[name] not in known:
-            raise ValueError(f"{name} is {fields[name]!r}")
-    for name, counts in {"channels": [fields["channels"]], "image_size": size}.items():
-        if not all(type(count) is int and 0 < count < _MAX_VALUE for count in counts):
-            raise ValueError(f"{name} is {fields[name]!r}")
-    min_value, max_abs = 1 / _MAX_VALUE, _MAX_VALUE
-    if signals:  # windows keep their units
-        min_value, max_abs = _FLOAT32.tiny, _FLOAT32.max
-    for name, low in {"mean": -max_abs, "std": min_value}.items():
-        numbers = fields[name] if isinstance(fields[name], list) else [fields[name]]
-        # In this form NaN is an error too.
-        if not all(type(x) in (int, float) and low <= x <= max_abs for x in numbers):
-            raise ValueError(f"{name} is {fields[name]!r}")
-    black_white = fields["black_white"]
+    values = _ADDED_FIELDS | dict(fields)
+    if values["fit"] == "center":  # its name before there were others
+        values["fit"] = "crop"
+    values = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
+    for name, hint in (_FIELDS | (_OF_SIGNALS if signals else {})).items():
+        if not is_valid(hint, values[name]):
+            raise ValueError(f"{name} is {values[name]!r}")
+    black_white = as_black_white(values["black_white"])
     if black_white is not None and not is_black_white(black_white):
         raise ValueError(f"black_white is {black_white!r}")
-    rate = fields["rate"]
-    if not (rate is None or (type(rate) is int and 0 < rate < _MAX_VALUE)):
-        raise ValueError(f"rate is {rate!r}")
-    return InputSpec(
-        channels=fields["channels"],
-        image_size=(size[0], size[1]),
-        mean=fields["mean"],
-        std=fields["std"],
-        black_white=as_black_white(black_white),
-        rate=rate,
-        fit=fields["fit"],
-        guessed=fields["guessed"],
-    )
+    return InputSpec(black_white=black_white, **{name: values[name] for name in _FIELDS})
 
 
-def _check_types(fields: Mapping[str, Any], types: Mapping[str, type]) -> None:
-    for name, kind in types.items():
-        if type(fields[name]) is not kind:
-            raise ValueError(f"{name} is {fields[name]!r}")
-
-
+_Count = Annotated[int, Interval(gt=0, lt=1e6)]
+_FLOAT32 = torch.finfo(torch.float32)
+_FIELDS: dict[str, Any] = {
+    "channels": _Count,
+    "image_size": tuple[_Count, _Count],
+    "mean": tuple[Annotated[float, Interval(ge=-1e6, le=1e6)], ...],
+    "std": tuple[Annotated[float, Interval(ge=1e-6, le=1e6)], ...],
+    "rate": Annotated[int | None, Interval(gt=0, lt=1e6)],
+    "interpolation": Literal["bicubic"],
+    "fit": Fit,
+    "guessed": bool,
+}
+"""Types of the fields of `InputSpec` in a file, with limits that no images exceed."""
+_OF_SIGNALS: dict[str, Any] = {
+    "mean": tuple[Annotated[float, Interval(ge=-_FLOAT32.max, le=_FLOAT32.max)], ...],
+    "std": tuple[Annotated[float, Interval(ge=_FLOAT32.tiny, le=_FLOAT32.max)], ...],
+}
+"""Those of windows, whose units may be any."""
 _ADDED_FIELDS: dict[str, Any] = {
     "interpolation": "bicubic",
     "fit": "crop",
@@ -269,10 +259,6 @@ _ADDED_FIELDS: dict[str, Any] = {
 }
 """Fields that were added to the configuration, and the values that files without them have."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_MAX_VALUE = 1e6
-"""Largest size, channels and mean, and largest ratio of a deviation to 1; of images."""
-_FLOAT32 = torch.finfo(torch.float32)
-"""Type of the mean and deviation of windows."""
 
 
 def _config_text(config: EncoderConfig) -> str:
