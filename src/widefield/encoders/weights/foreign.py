@@ -107,7 +107,11 @@ def load_foreign(
     if by_name or (solo_learn and not name):
         best = _with_solo_learn_padding(best)
     if is_chosen:
-        best = _normalized(best, normalization)
+        if best.config.channels != 3:
+            raise ValueError(
+                f"the normalization of {best.architecture} cannot be chosen: leave it out"
+            )
+        best = best.normalized(NORMALIZATIONS[normalization])
     elif not (published or _is_tagged(name)):
         stated = stated_normalization(Path(path))
         best = _with_expected(best, stated, every, solo_learn=solo_learn)
@@ -141,29 +145,15 @@ def _with_solo_learn_padding(found: WeightMatch) -> WeightMatch:
     return replace(found, config=replace(found.config, conv1=padded))
 
 
-def _normalized(found: WeightMatch, name: str) -> WeightMatch:
-    mean, std = NORMALIZATIONS[name]
-    if found.config.channels != len(mean):
-        raise ValueError(
-            f"the normalization of {found.architecture} cannot be chosen: leave it out"
-        )
-    return replace(found, config=replace(found.config, mean=mean, std=std))
-
-
 def _with_expected(
     found: WeightMatch, stated: Normalization | None, tensors: Tensors, *, solo_learn: bool
 ) -> WeightMatch:
     config = found.config
     if stated is not None and len(stated[0]) == config.channels:
-        mean, std = stated
-        return replace(found, config=replace(config, mean=mean, std=std))
-    mean, std = guessed_normalization(
-        tensors,
-        found.prefix,
-        (config.mean, config.std),
-        cifar=solo_learn and config.conv1 is not None,
-    )
-    return replace(found, config=replace(config, mean=mean, std=std, guessed=True))
+        return found.normalized(stated)
+    usual, cifar = (config.mean, config.std), solo_learn and config.conv1 is not None
+    guess = guessed_normalization(tensors, found.prefix, usual, cifar=cifar)
+    return found.normalized(guess, guessed=True)
 
 
 def _is_tagged(architecture: str) -> bool:
@@ -206,11 +196,8 @@ def load_module(module: nn.Module) -> Encoder:
         return own_encoder(module)
     best = best_match(f"the module {name}", tensors, candidates)
     normalization, guessed = module_normalization(module)
-    mean, std = normalization or (best.config.mean, best.config.std)
-    if len(mean) == best.config.channels:
-        config = replace(best.config, mean=mean, std=std, guessed=guessed)
-        best = replace(best, config=config)
-    return load_matched(tensors, best)
+    usual = (best.config.mean, best.config.std)
+    return load_matched(tensors, best.normalized(normalization or usual, guessed=guessed))
 
 
 def _has_shapes(tensors: Mapping[str, Tensor], spec: ArchitectureSpec) -> bool:

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from widefield.encoders.vision import TORCHVISION, published_normalization
 from widefield.encoders.weights.adapt import POSITIONS, adapted_config
 from widefield.encoders.weights.files import first_invalid
 from widefield.encoders.weights.key_maps import PATCHES
+from widefield.encoders.weights.normalization import Normalization
 
 _NOT_FEATURES = re.compile(
     r"num_batches_tracked$|relative_position_index$|rope_embed\.periods$|^mask|^decoder|^local_cls_norm"
@@ -108,6 +109,13 @@ class WeightMatch:
     def share(self) -> float:
         """Share of matched tensors, of the architecture's and of the file's for its layers."""
         return len(self.keys) / (self.wanted + len(self.unused))
+
+    def normalized(self, normalization: Normalization, *, guessed: bool = False) -> "WeightMatch":
+        """Return the match with a mean and deviation, unless these are of other channels."""
+        mean, std = normalization
+        if len(mean) != self.config.channels:
+            return self
+        return replace(self, config=replace(self.config, mean=mean, std=std, guessed=guessed))
 
     @property
     def is_match(self) -> bool:

@@ -4,9 +4,9 @@ Networks that timm cannot build from arguments are a model of timm once it is re
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -84,11 +84,13 @@ def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
             "only timm's and vision transformers of transformers are supported: load it "
             "in Python, or give its weights as FILE@TIMM_NAME, TIMM_NAME being a timm model"
         )
-    candidates = [
-        architecture_spec(config.name, config) for config in _configs(folder, name, values)
-    ]
+    return _best_of(weights, _configs(folder, name, values))
+
+
+def _best_of(weights: Path, configs: Sequence[EncoderConfig]) -> tuple[Encoder, WeightMatch]:
+    """Load the encoder of the configuration that matches the weights best."""
     tensors = read_tensors(weights)
-    best = best_match(weights, tensors, candidates)
+    best = best_match(weights, tensors, [architecture_spec(c.name, c) for c in configs])
     return load_matched(tensors, best), best
 
 
@@ -102,9 +104,7 @@ def _load_entry(
         raise ValueError(
             f"{folder / CONFIG} has no encoder of this version ({error}): export the model again"
         ) from None
-    tensors = read_tensors(weights)
-    best = best_match(weights, tensors, [architecture_spec(config.name, config)])
-    return load_matched(tensors, best), best
+    return _best_of(weights, [config])
 
 
 def _load_transformers(
@@ -143,10 +143,8 @@ def _load_transformers(
         ]
     best = best_match(weights, tensors, specs)
     stated = stated_normalization(folder)
-    mean, std = stated or (best.config.mean, best.config.std)
-    if len(mean) == best.config.channels:
-        config = replace(best.config, mean=mean, std=std, guessed=stated is None)
-        best = replace(best, config=config)
+    usual = (best.config.mean, best.config.std)
+    best = best.normalized(stated or usual, guessed=stated is None)
     return load_matched(tensors, best), best
 
 
