@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from widefield.encoders.own import give_network as give_network
     from widefield.encoders.readout import Readout as Readout
     from widefield.encoders.readout import Wide as Wide
-    from widefield.encoders.readout_file import load_readout as load_readout
-    from widefield.encoders.readout_file import save_readout as save_readout
+    from widefield.encoders.readout import load_readout as load_readout
+    from widefield.encoders.readout import save_readout as save_readout
     from widefield.encoders.readout_fit import FIT_EXAMPLES as FIT_EXAMPLES
     from widefield.encoders.readout_fit import fit_readout as fit_readout
     from widefield.encoders.settings import EncoderSettings as EncoderSettings

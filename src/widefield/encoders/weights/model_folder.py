@@ -23,8 +23,7 @@ from widefield.encoders.arguments import AFTER_BUILD, split_arguments
 from widefield.encoders.config import VARIANTS, EncoderConfig, encoder_config
 from widefield.encoders.encoder import Encoder, build_from_config
 from widefield.encoders.names import is_own
-from widefield.encoders.readout import Readout
-from widefield.encoders.readout_file import save_readout
+from widefield.encoders.readout import Readout, save_readout
 from widefield.encoders.weights.adapt import adapted_config
 from widefield.encoders.weights.files import READOUT_FILE, read_config, read_inputs
 from widefield.encoders.weights.key_maps import rename_to_timm
