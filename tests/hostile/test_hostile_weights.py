@@ -78,7 +78,7 @@ def test_a_header_chooses_no_argument_of_timm(
     )
     # `choose_stem` asks timm for the width of the stem, by arguments of our own.
     monkeypatch.setattr(
-        "widefield.encoders.encoder._small_conv", lambda given: json_of(saved)["conv1"]
+        "widefield.encoders.config._small_conv", lambda given: json_of(saved)["conv1"]
     )
     with pytest.raises(ValueError, match="arguments for timm are not those of resnet-tiny"):
         load_encoder(folder)

@@ -227,10 +227,11 @@ def read_inputs(fields: Mapping[str, Any], *, signals: bool = False) -> InputSpe
     for name, hint in (_FIELDS | (_OF_SIGNALS if signals else {})).items():
         if not is_valid(hint, values[name]):
             raise ValueError(f"{name} is {values[name]!r}")
-    black_white = as_black_white(values["black_white"])
+    black_white = values["black_white"]
     if black_white is not None and not is_black_white(black_white):
         raise ValueError(f"black_white is {black_white!r}")
-    return InputSpec(black_white=black_white, **{name: values[name] for name in _FIELDS})
+    others = {name: values[name] for name in _FIELDS}
+    return InputSpec(black_white=as_black_white(black_white), **others)
 
 
 _Count = Annotated[int, Interval(gt=0, lt=1e6)]
