@@ -33,14 +33,15 @@ from studies.study import Arm, Measured, Scale, Study, cpu_study
 from studies.trained import Trained
 from widefield.audits.bounds import probe_tasks
 from widefield.audits.stage_map import stage_hits
-from widefield.audits.verdict import ProbeResult, TaskAudit, audit_task
+from widefield.audits.verdict import TaskAudit, audit_task
 from widefield.core.rng import seeded
 from widefield.data import Dataset
 from widefield.encoders import build_encoder, untrained_like
 from widefield.inference.features import encode
 from widefield.inference.splits import TrainTest
-from widefield.probes import majority_hits, pixels
-from widefield.probes.floors import floors
+from widefield.probes import pixels
+from widefield.probes.floors import constant_outcomes, floors
+from widefield.probes.outcome import Outcome
 from widefield.probes.verdicts import EASY
 from widefield.probes.wide import wide_or_none
 
@@ -376,25 +377,20 @@ class Group:
             lambda encoder: probe_tasks(encoder, self.data, seed=seed),
             pixels=pixels,
             untrained=[partial(encode, self.base), partial(encode, wide)],
-            majority={TASK: self._majority()},
-        )
+            constant=constant_outcomes(train_set, test_set),
+        )[TASK]
 
     def network(self, number: int) -> nn.Module:
         """Return an untrained network, as the audit makes one of a user's module."""
         network = self.how.build(self.world.channels)
         return untrained_like(network, seed=10 * self.seed + number).eval()
 
-    def _majority(self) -> ProbeResult:
-        train_y, test_y = self.data.class_ids()
-        hits = majority_hits(train_y[TASK], test_y[TASK], self.world.classes).numpy()
-        return ProbeResult(hits=hits, knn=float(hits.mean()))
-
     def audit(self, encoder: nn.Module) -> TaskAudit:
         """Return the verdict on an encoder, with a ceiling of 100 %."""
         stages = stage_hits(encoder, self.data, seed=self.seed)
         wide = wide_or_none(encoder, self.data.train.images, device=CPU)
         assert wide is not None, "all of these networks have stages"
-        perfect = ProbeResult(hits=np.ones(TEST, bool), knn=1.0)
+        perfect = Outcome(values=np.ones(TEST, bool), knn=1.0)
         return audit_task(
             TASK,
             probe_tasks(partial(encode, encoder), self.data, seed=self.seed)[TASK],
@@ -405,7 +401,7 @@ class Group:
                 cell: (tasks[TASK], self.untrained_stages[cell][TASK])
                 for cell, tasks in stages.items()
             },
-            wide=probe_tasks(partial(encode, wide), self.data, seed=self.seed)[TASK].hits,
+            wide=probe_tasks(partial(encode, wide), self.data, seed=self.seed)[TASK].values,
             seed=self.seed,
         )
 

@@ -313,7 +313,7 @@ def _few(h: NDArray[np.floating], y: NDArray[np.int64], draw: int) -> float:
     """Return the accuracy on the examples that have no label."""
     known = labeled(y, PER_CLASS, seed=draw)
     guess = fit_few_labels(h, known, y[known], classes=int(y.max()) + 1)
-    return accuracy_of_others(guess.probabilities.argmax(1), y, known)
+    return accuracy_of_others(guess.predicted.argmax(1), y, known)
 
 
 FEW = {

@@ -144,7 +144,7 @@ def five_labels(trained: Trained) -> Measured:
         known = labeled(y, LABELS, seed=DRAWS * trained.seed + draw)
         for name, h in found.items():
             guess = fit_few_labels(h.numpy(), known, y[known], classes=int(y.max()) + 1)
-            shares[name].append(accuracy_of_others(guess.probabilities.argmax(1), y, known))
+            shares[name].append(accuracy_of_others(guess.predicted.argmax(1), y, known))
         shares["fine-tuned"].append(
             accuracy_of_others(_fine_tuned(trained, images, known), y, known)
         )

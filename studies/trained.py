@@ -28,9 +28,11 @@ from widefield.data import Dataset, open_dataset
 from widefield.data.source import Data
 from widefield.encoders import Projected, Wide, load_encoder
 from widefield.methods import load_projector
-from widefield.probes import Score, extract, score
-from widefield.probes.data_statistics import with_data_statistics
+from widefield.probes import extract
 from widefield.probes.features import Pixels
+from widefield.probes.outcome import Outcome
+from widefield.probes.score import score
+from widefield.probes.untrained import with_data_statistics
 from widefield.probes.wide import fit_on_dataset
 from widefield.train.build import DataInfo, build_run_encoder
 
@@ -148,26 +150,21 @@ def features(encoder: nn.Module, images: Dataset) -> Tensor:
     return extract(encoder, images.inputs)
 
 
-def scores(h: Sequence[Tensor], sets: Sets, *, pooled: int | None = None) -> dict[str, Score]:
+def scores(h: Sequence[Tensor], sets: Sets, *, pooled: int | None = None) -> dict[str, Outcome]:
     """Return the scores of every task's probes on the features of both sets.
 
     Args:
         h: features of both.
         pooled: the first columns of wide features that are the pooled ones.
     """
-    labels = (
-        {task: torch.from_numpy(y).to(h[0].device) for task, y in images.labels.items()}
-        for images in sets
-    )
-    classes = {task: len(names) for task, names in sets[0].classes.items()}
-    (train_h, test_h), (train_y, test_y) = h, labels
-    return score(train_h, train_y, test_h, test_y, classes=classes, pooled=pooled)
+    (train_h, test_h), (train, test) = h, sets
+    return score(train_h, train, test_h, test, pooled=pooled)
 
 
 def accuracies(encoder: nn.Module, sets: Sets, *, pooled: int | None = None) -> dict[str, float]:
     """Return the linear-probe accuracy of every task on frozen features, in percent."""
     found = scores([features(encoder, images) for images in sets], sets, pooled=pooled)
-    return {task: percent(s.accuracy) for task, s in found.items()}
+    return {task: percent(s.value) for task, s in found.items()}
 
 
 def by_task(accuracies: Mapping[str, float], readout: str = "") -> Measured:

@@ -9,7 +9,8 @@ from widefield.audits.planting import PlantAudit
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit, packed
 from widefield.probes import pixels
-from widefield.probes.comparison import Comparison, compare
+from widefield.probes.compare import compare
+from widefield.probes.comparison import Comparison
 from widefield.probes.verdicts import name_share
 from widefield.report import png
 

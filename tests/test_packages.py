@@ -40,7 +40,18 @@ HOMES = {
     r"\bmatplotlib\b": ("report/",),
     r"(?<![.\w])print\(": ("cli/",),
     r"\bsvdvals\b": ("metrics/",),
+    r"\.topk\(": ("metrics/neighbors.py",),
+    r"\breset_running_stats\b": ("probes/untrained.py",),
 }
+
+ONCE = {
+    "Outcome": "probes/outcome.py",
+    "untrained_floor": "probes/untrained.py",
+    "nearest_rows": "metrics/neighbors.py",
+    "Standardization": "probes/standardize.py",
+}
+"""What every probe shares: the outcome, the untrained floor, the search for neighbors, and the
+standardization of features."""
 
 MAY_NAME_METHODS = ("methods/", "config/", "losses.py")
 """Where a method is defined or chosen."""
@@ -259,6 +270,21 @@ def test_public_names_stand_for_one_thing(kind: int) -> None:
             *twice,
         ]
     )
+
+
+def test_what_probes_share_is_defined_once() -> None:
+    found = defaultdict(list)
+    carriers = []
+    for file, tree in modules().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                found[node.name].append(file)
+            if isinstance(node, ast.ClassDef) and re.search(
+                r"Score$|Probe(Result|Score)", node.name
+            ):
+                carriers.append(f"{file}: {node.name}")
+    assert {name: found[name] for name in ONCE} == {name: [file] for name, file in ONCE.items()}
+    assert not carriers, f"{carriers}: what a probe scored is an Outcome, whatever the measure"
 
 
 def test_labs_import_what_their_claims_are_about() -> None:

@@ -17,6 +17,7 @@ from standin import DEVICE, MixedDevices, Watch, watch
 from widefield.core.logmel import FrontEnd
 from widefield.core.types import Batch
 from widefield.data import Dataset, Loader, open_dataset
+from widefield.data.table import Table
 from widefield.encoders import Wide, build_encoder, fit_readout
 from widefield.head import LazyAdamW, LazySGD, MemoryStorage, PerExampleHead, RowState
 from widefield.head.lazy_optimizer import LazyOptimizer
@@ -201,11 +202,13 @@ def test_probes_and_readouts(watch: Watch, pictures: Dataset) -> None:
     encoder = build_encoder("resnet-tiny", channels=3, image_size=32, seed=0).to(DEVICE)
     x = torch.from_numpy(pictures.images).permute(0, 3, 1, 2).to(DEVICE).float() / 255
     wide = Wide(encoder, fit_readout(encoder, [x])).to(DEVICE)
-    h, y = extract(wide, pictures.images), {"class": torch.arange(48) % 3}
+    h = extract(wide, pictures.images)
     assert h.device == DEVICE
-    train, test = ({"class": y["class"][part]} for part in (slice(36), slice(36, None)))
-    found = score(h[:36], train, h[36:], test, classes={"class": 3}, pooled=128)
-    assert 0 <= found["class"].accuracy <= 1
+    rows = np.arange(48)
+    data = Table(names=[*map(str, rows)], labels={"class": rows % 3}, classes={"class": (*"abc",)})
+    train, test = data.take(rows[:36]), data.take(rows[36:])
+    found = score(h[:36], train, h[36:], test, pooled=128)
+    assert 0 <= found["class"].value <= 1
     assert any("_local_scalar_dense" in wait for wait in watch.waits)
 
 

@@ -9,27 +9,18 @@ import pytest
 import soundfile
 
 from widefield.config.defaults import DEFAULT_METHOD
-from widefield.core.types import Score
+from widefield.probes.outcome import Outcome
 from widefield.workflows import demo as module
 from widefield.workflows.demo import COLUMNS, demo, summarize
 
 SMALL = {"epochs": 1, "max_examples": 160, "batch_size": 32, "encoder": "resnet-tiny"}
 
 
-def score(low: float, high: float) -> Score:
-    return Score(
-        task="t",
-        accuracy=(low + high) / 2,
-        low=low,
-        high=high,
-        balanced_accuracy=(low + high) / 2,
-        recall=(low, high),
-        knn=0.5,
-        l2=0.1,
-        classes=2,
-        train_examples=10,
-        test_examples=10,
-    )
+def score(low: float, high: float) -> Outcome:
+    """An outcome with this interval."""
+    outcome = Outcome(values=np.zeros(2))
+    vars(outcome)["interval"] = (low, high)  # where it is kept once it was computed
+    return outcome
 
 
 def shrink(monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any]) -> None:
@@ -39,7 +30,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any])
     monkeypatch.setattr(module, name, replace(preset, **changed))
 
 
-def row(ours: tuple[float, float]) -> dict[str, Score]:
+def row(ours: tuple[float, float]) -> dict[str, Outcome]:
     """Floors whose intervals end at 0.3 and 0.4, and a ceiling at 0.9."""
     return dict(
         zip(COLUMNS, (score(0.2, 0.3), score(0.1, 0.4), score(*ours), score(0.8, 1.0)), strict=True)
@@ -61,10 +52,10 @@ def test_demo_leaves_runs_a_report_and_a_table(
     for task, columns in done.table.items():
         assert tuple(columns) == COLUMNS
         # Four sources of features, so four numbers: a column in the place of another would repeat.
-        assert len({(s.accuracy, s.knn) for s in columns.values()}) == 4
+        assert len({(s.value, s.knn) for s in columns.values()}) == 4
         for column, measured in columns.items():
-            assert tasks[task][column] == measured.accuracy
-            assert f"{100 * measured.accuracy:.1f} %" in page
+            assert tasks[task][column] == measured.value
+            assert f"{100 * measured.value:.1f} %" in page
     assert "<script" not in page
     with pytest.raises(ValueError, match="is not empty: delete it"):
         demo(out=tour, quiet=True)

@@ -89,7 +89,7 @@ def test_classify_compares_with_untrained_networks_and_the_spectrogram(
     paths = sorted(str(p.relative_to(sounds / "data")) for p in (sounds / "data").rglob("*.wav"))
     labels = {path: path.partition("/")[0] for path in paths[::2]}
     found = widefield.classify(trained, sounds / "data", labels=labels, quiet=True)
-    floors = found.cross_validation.floors
+    floors = found.floors
     assert floors.keys() == {
         "the raw spectrogram",
         "the untrained network",
@@ -101,7 +101,7 @@ def test_classify_compares_with_untrained_networks_and_the_spectrogram(
         zip(labels, np.random.default_rng(0).permutation([*labels.values()]), strict=True)
     )
     control = widefield.classify(trained, sounds / "data", labels=shuffled, quiet=True)
-    assert control.cross_validation.floors["the untrained network"].verdict != "higher"
+    assert control.floors["the untrained network"].verdict != "higher"
     level = {path: float(len(name)) + 0.1 * i for i, (path, name) in enumerate(labels.items())}
     numbers = widefield.classify(trained, sounds / "data", labels=level, quiet=True)
     assert [*numbers.floors] == ["the raw spectrogram", "the untrained network", "the mean"]
@@ -318,10 +318,3 @@ def test_a_plan_knows_what_sounds_take(sounds: Path) -> None:
     assert plan.examples == 96
     assert plan.steps_per_epoch == 3
     assert plan.parts["data"].bytes >= 96 * STEPS * 2
-
-
-def test_the_published_protocol_draws_views_of_sounds(sounds: Path, trained: Path) -> None:
-    data = f"{sounds / 'data'}:test"
-    report = widefield.probe(trained, data, protocol="feature-dropout", floors=False)
-    assert report.views == "expert"
-    assert report.tasks.keys() == {"class"}

@@ -363,17 +363,17 @@ def test_classify_chooses_the_features_by_cross_validation(run: Path) -> None:
     wide, pooled = (
         widefield.classify(run, x, labels=known, features=kind) for kind in ("wide", "pooled")
     )
-    scores = {id(x): x.cross_validation.accuracy for x in (pooled, wide)}
+    scores = {id(x): x.cross_validation.value for x in (pooled, wide)}
     better = max((pooled, wide), key=lambda found: scores[id(found)])
-    assert not np.array_equal(wide.probabilities, pooled.probabilities)
-    np.testing.assert_array_equal(default.probabilities, better.probabilities)
+    assert not np.array_equal(wide.values, pooled.values)
+    np.testing.assert_array_equal(default.values, better.values)
     assert any("features by cross-validation on the labels" in note for note in default.notes)
     assert any("wide readout" in note for note in default.notes)
     flat = nn.Flatten()  # has no stages
     by_default, by_name = (
         widefield.classify(flat, x, labels=known, features=kind) for kind in (None, "pooled")
     )
-    np.testing.assert_array_equal(by_default.probabilities, by_name.probabilities)
+    np.testing.assert_array_equal(by_default.values, by_name.values)
 
 
 def test_a_probe_has_both_readouts(run: Path, command: Command) -> None:

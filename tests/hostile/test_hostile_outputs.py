@@ -14,9 +14,9 @@ import made_audit
 from commands import Command
 from widefield.audits import audit as audit_file
 from widefield.audits import bounds
-from widefield.audits.verdict import ProbeResult
 from widefield.core.files import check_writable, checked_output, write_atomically
 from widefield.encoders import build_encoder, save_encoder
+from widefield.probes.outcome import Outcome
 from widefield.workflows.export import export
 
 
@@ -147,7 +147,7 @@ def test_a_cache_that_is_full_costs_no_result(
 ) -> None:
     (tmp_path / "full").write_text("no folder")
     said: list[str] = []
-    result = ProbeResult(hits=np.ones(3, dtype=bool), knn=0.5)
+    result = Outcome(values=np.ones(3, dtype=bool), knn=0.5)
     bounds._save(tmp_path / "full" / "x.npz", result, said.append)
     assert len(said) == 1
     assert "not cached" in said[0]
@@ -158,7 +158,7 @@ def test_a_cache_that_is_full_costs_no_result(
 
 def test_a_damaged_entry_of_a_cache_is_measured_again(tmp_path: Path) -> None:
     """Read by numpy alone, the old behavior, some of these end in other errors: the control."""
-    file, result = tmp_path / "x.npz", ProbeResult(hits=np.arange(40) % 3 == 0, knn=0.5)
+    file, result = tmp_path / "x.npz", Outcome(values=np.arange(40) % 3 == 0, knn=0.5)
     bounds._save(file, result, pytest.fail)
     whole, strange = file.read_bytes(), set()
     for place in range(len(whole)):

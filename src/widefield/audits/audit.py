@@ -36,7 +36,7 @@ from widefield.audits.planting import (
     has_enough_examples,
 )
 from widefield.audits.result import Audit
-from widefield.audits.verdict import TaskAudit, outcome_interval
+from widefield.audits.verdict import TaskAudit
 from widefield.audits.view_effects import ViewEffects, explain
 from widefield.audits.view_features import view_features
 from widefield.core.errors import input_errors, option
@@ -59,7 +59,9 @@ from widefield.inference.splits import (
     own_group,
 )
 from widefield.metrics import describe
-from widefield.probes import comparison
+from widefield.probes.compare import IMAGE_COUNTS, cka_if_defined
+from widefield.probes.compare import compare as compare_features
+from widefield.probes.comparison import Comparison
 from widefield.probes.verdicts import NOT_LEARNED
 from widefield.report import write_page
 from widefield.version import __version__
@@ -192,7 +194,7 @@ def audit(
         compared[other.name] = _audit_all_tasks(other, split, options)[1] | {
             name: audit_plant(other, split, name, options)[0].verdict for name in plant
         }
-        cka = comparison.cka_if_defined(test_h, other.features(split.test.inputs).to(test_h))
+        cka = cka_if_defined(test_h, other.features(split.test.inputs).to(test_h))
         similarity = {} if cka is None else {other.name: cka}
         found = _without_labels(other, extractor, split.test, seed=seed)
         comparisons = {} if found is None else {other.name: found}
@@ -347,14 +349,8 @@ def _copies_note(extractor: FeatureExtractor, data: TrainTest) -> list[str]:
     if found is None:
         return []
     results = {} if found.data is None else probe_tasks(extractor.features, found.data)
-    groups = None if found.data is None else found.data.test.groups
     return [
-        found.note(
-            {
-                task: (result.accuracy, *outcome_interval(result.hits, groups, seed=0))
-                for task, result in results.items()
-            }
-        )
+        found.note({task: (result.value, *result.interval) for task, result in results.items()})
     ]
 
 
@@ -438,12 +434,12 @@ def _check_same_input(other: FeatureExtractor, data: TrainTest) -> None:
 
 def _without_labels(
     a: FeatureExtractor, b: FeatureExtractor, data: Dataset, *, seed: int
-) -> comparison.Comparison | None:
+) -> Comparison | None:
     """Compare b with a without labels; None for few images, and for windows and sounds."""
-    min_count, max_count = comparison.IMAGE_COUNTS["other"]
+    min_count, max_count = IMAGE_COUNTS["other"]
     if data.kind != "images" or len(data) < min_count:
         return None
     part = data.subset(data.spread_rows(max_count)).first_read()
-    return comparison.compare(
+    return compare_features(
         a.features, b.features, part.images, groups=part.groups, baseline="other", seed=seed
     )

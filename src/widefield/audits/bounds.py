@@ -21,7 +21,7 @@ from torch import nn
 from torch.nn import functional
 
 from widefield.audits.stage_map import stage_hits
-from widefield.audits.verdict import Outcomes, ProbeResult, TaskAudit, audit_task
+from widefield.audits.verdict import Outcomes, TaskAudit, audit_task
 from widefield.config.resolve import RunContext, resolve
 from widefield.core.errors import option
 from widefield.core.files import DiskFullError, write_atomically
@@ -34,12 +34,13 @@ from widefield.encoders import Encoder, FeatureMap, Projected
 from widefield.inference.features import FeatureExtractor, encode
 from widefield.inference.splits import TrainTest
 from widefield.methods import CEILING
-from widefield.probes import fit_linear, knn, majority_hits, pixels
-from widefield.probes.data_statistics import keeps_statistics, with_data_statistics
+from widefield.probes import pixels
 from widefield.probes.features import image_batch
-from widefield.probes.floors import floors
+from widefield.probes.floors import constant_outcomes, floors
 from widefield.probes.label_free import FeatureFunction
-from widefield.probes.target_scores import MEASURES, mean_floor, probe_targets
+from widefield.probes.outcome import MEASURES, Outcome
+from widefield.probes.score import score
+from widefield.probes.untrained import keeps_statistics, with_data_statistics
 from widefield.probes.wide import has_stages, wide_or_none
 from widefield.train.build import DataInfo, build
 from widefield.train.distributed import single_process
@@ -89,9 +90,9 @@ class _Source(NamedTuple):
 class Bounds:
     """Floors and ceiling of every encoder of one architecture, on one task."""
 
-    floors: Mapping[str, ProbeResult]
+    floors: Mapping[str, Outcome]
     """`pixels`, `random`, and `majority` or `mean` -> result of the probes."""
-    ceiling: ProbeResult
+    ceiling: Outcome
     """Result of the probes for an encoder that was trained with the labels of the task."""
     stages: Mapping[str, Outcomes] = field(default_factory=dict)
     """Stage and grid -> hits of the untrained network; empty if they were not measured."""
@@ -148,7 +149,7 @@ def _wide_hits(
         return {}
     wide = replace(extractor, kind="wide", readout=None).with_readout(data.train)
     found = probe_tasks(wide.features, data.only(*tasks), seed=seed)
-    return {task: result.hits for task, result in found.items()}
+    return {task: result.values for task, result in found.items()}
 
 
 def untrained_stages(
@@ -207,7 +208,7 @@ def graded_bounds(
         options.log(f"training a supervised ceiling for {task}: {CEILING_STEPS} steps, then cached")
         return train_supervised(extractor.untrained_encoders(sample)[0], mixture, seed=options.seed)
 
-    def cached(source: _Source, *, grade: TrainTest) -> dict[str, ProbeResult]:
+    def cached(source: _Source, *, grade: TrainTest) -> dict[str, Outcome]:
         key = _key([source.kind, options.seed, *source.key], grade)
         file = folder / f"{source.kind}-{key}.npz"
         result = _load(file)
@@ -236,15 +237,12 @@ def graded_bounds(
     )
     return [
         Bounds(
-            floors={
-                name: results[task]
-                for name, results in floors(
-                    partial(cached, grade=grade),
-                    pixels=_Source("pixels", pixels, []),
-                    untrained=untrained,
-                ).items()
-            }
-            | _constant(grade, task),
+            floors=floors(
+                partial(cached, grade=grade),
+                pixels=_Source("pixels", pixels, []),
+                untrained=untrained,
+                constant=constant_outcomes(grade.train, grade.test),
+            )[task],
             ceiling=cached(ceiling, grade=grade)[task],
         )
         for grade in grades
@@ -328,9 +326,7 @@ def _passes_gradient(module: nn.Module, sample: NDArray[Any]) -> bool:
             return False
 
 
-def probe_tasks(
-    features: FeatureFunction, data: TrainTest, *, seed: int = 0
-) -> dict[str, ProbeResult]:
+def probe_tasks(features: FeatureFunction, data: TrainTest, *, seed: int = 0) -> dict[str, Outcome]:
     """Fit a linear probe and a kNN vote to the training images, and score the test images.
 
     Raises:
@@ -338,37 +334,12 @@ def probe_tasks(
             are not finite, or not one row for each image.
     """
     train_h, test_h = features(data.train.inputs), features(data.test.inputs)
-    targets = probe_targets(
-        train_h, data.train.targets, test_h, data.test.targets, groups=data.groups, seed=seed
-    )
-    found = {task: ProbeResult(hits=score.values, knn=None) for task, score in targets.items()}
-    train_y, test_y = data.class_ids(train_h.device)
-    classes = data.class_counts
-    if not classes:
-        return found
-    linear = fit_linear(
-        train_h, train_y, test_h, test_y, classes=classes, groups=data.groups, seed=seed
-    )
-    votes = knn(train_h, train_y, test_h, test_y, classes=classes)
-    return found | {
-        task: ProbeResult(hits=(probe.predicted == test_y[task]).cpu().numpy(), knn=votes[task])
-        for task, probe in linear.items()
-    }
+    return score(train_h, data.train, test_h, data.test, seed=seed)
 
 
 def _measure(data: TrainTest, task: str) -> str:
     target = data.train.targets.get(task)
     return "accuracy" if target is None else MEASURES[target.kind]
-
-
-def _constant(data: TrainTest, task: str) -> dict[str, ProbeResult]:
-    """Return the floor of predicting the commonest class, or the mean, of the training images."""
-    if task in data.train.targets:
-        score = mean_floor(data.train.targets, data.test.targets, groups=data.groups)[task]
-        return {"mean": ProbeResult(hits=score.values, knn=None)}
-    train_y, test_y = data.class_ids()
-    hits = majority_hits(train_y[task], test_y[task], data.class_counts[task]).numpy()
-    return {"majority": ProbeResult(hits=hits, knn=float(hits.mean()))}
 
 
 def _with_classes(dataset: Dataset) -> Dataset:
@@ -458,24 +429,24 @@ def _output(encoder: nn.Module, sample: NDArray[Any]) -> list[list[float]]:
     return [[round(value, 3) for value in row] for row in projected.tolist()]
 
 
-def _load(file: Path) -> ProbeResult | None:
+def _load(file: Path) -> Outcome | None:
     try:
         arrays = read_arrays(file)
         hits, knn = arrays["hits"], float(arrays["knn"])
         if hits.dtype not in (np.bool_, np.float64):
             return None
-        return ProbeResult(hits=hits, knn=None if np.isnan(knn) else knn)
+        return Outcome(values=hits, knn=None if np.isnan(knn) else knn)
     except (OSError, ValueError, KeyError, TypeError):  # absent, damaged or of another program
         return None
 
 
-def _save(file: Path, result: ProbeResult, log: Callable[[str], None]) -> None:
+def _save(file: Path, result: Outcome, log: Callable[[str], None]) -> None:
     """Cache a result; an error is only logged, because the result is known already."""
 
     def write(temp_path: Path) -> None:
         with temp_path.open("wb") as f:
             knn = np.nan if result.knn is None else result.knn
-            np.savez(f, hits=result.hits, knn=np.float64(knn))
+            np.savez(f, hits=result.values, knn=np.float64(knn))
 
     try:
         write_atomically(file, write)

@@ -27,9 +27,8 @@ from widefield.encoders.stages import (
     forward_with_maps,
 )
 from widefield.inference.splits import TrainTest
-from widefield.probes import fit_linear
-from widefield.probes.features import image_batch
-from widefield.probes.target_scores import probe_targets
+from widefield.probes.features import batches, image_batch
+from widefield.probes.score import score
 
 SIDES = (1, 2, 4)
 """Grids of a stage."""
@@ -58,23 +57,11 @@ def stage_hits(encoder: nn.Module, data: TrainTest, *, seed: int) -> dict[str, d
         stages = tuple(stage for stage in stages if stage.name != INPUT)
         cells = _fit_cells(encoder, stages, train.images, device)
         halves = [_features(encoder, stages, cells, x.images, device) for x in (train, data.test)]
-    pair = TrainTest(train=train, test=data.test)
-    train_y, test_y = pair.class_ids(device)
     hits: dict[str, dict[str, Outcomes]] = {}
     for name in cells:
         x, test_x = (half[name].clone() for half in halves)
-        targets = probe_targets(
-            x, train.targets, test_x, data.test.targets, groups=pair.groups, seed=seed
-        )
-        hits[name] = {task: found.values for task, found in targets.items()}
-        if not train_y:
-            continue
-        probes = fit_linear(
-            x, train_y, test_x, test_y, classes=data.class_counts, groups=pair.groups, seed=seed
-        )
-        hits[name] |= {
-            task: (probe.predicted == test_y[task]).cpu().numpy() for task, probe in probes.items()
-        }
+        found = score(x, train, test_x, data.test, with_knn=False, seed=seed)
+        hits[name] = {task: outcome.values for task, outcome in found.items()}
     return hits
 
 
@@ -121,8 +108,7 @@ def _concatenated(
 ) -> dict[str, Tensor]:
     """Return the maps of some images, stage -> [n, K, h, w]."""
     parts: dict[str, list[Tensor]] = defaultdict(list)
-    for start in range(0, len(images), _BATCH):
-        x = image_batch(images[start : start + _BATCH], device)
+    for x in batches(images, _BATCH, device):
         for name, found in forward_with_maps(encoder, x, stages)[1].items():
             parts[name].append(found.float())
     return {name: torch.cat(part) for name, part in parts.items()}
@@ -137,8 +123,7 @@ def _features(
 ) -> dict[str, Tensor]:
     """Return the features [n, D] of every cell, by one pass over the images."""
     parts: dict[str, list[Tensor]] = defaultdict(list)
-    for start in range(0, len(images), _BATCH):
-        x = image_batch(images[start : start + _BATCH], device)
+    for x in batches(images, _BATCH, device):
         _, maps = forward_with_maps(encoder, x, stages)
         for name, cell in cells.items():
             parts[name].append(cell.features(maps))

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from widefield.probes.floors import FLOORS
 from widefield.probes.folds import GroupIds
+from widefield.probes.outcome import Outcome
 from widefield.probes.paired import (
     PairedDifference,
     bootstrap_means,
@@ -42,22 +43,7 @@ from widefield.probes.verdicts import (
 
 Outcomes = NDArray[Any]
 """Which test examples a probe classifies correctly, bool [n]. Of a number, or of several labels,
-the expansion of the probe's score by example, float64 [n]; see `probes.target_scores`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbeResult:
-    """Result of the probes for one task and one source of features."""
-
-    hits: Outcomes
-    """Outcomes of the linear probe, [n]."""
-    knn: float | None
-    """kNN accuracy; None for a number and for several labels."""
-
-    @property
-    def accuracy(self) -> float:
-        """Return the share of test examples that are hits, or the score of a number or labels."""
-        return float(self.hits.mean())
+the expansion of the probe's score by example, float64 [n]; see `Outcome`."""
 
 
 StageHits = Mapping[str, tuple[Outcomes, Outcomes]]
@@ -126,7 +112,7 @@ class TaskAudit:
 
         Example:
             >>> none, all_ = np.zeros(100, bool), np.ones(100, bool)
-            >>> probes = [ProbeResult(hits=hits, knn=0.5) for hits in (none, all_)]
+            >>> probes = [Outcome(values=hits, knn=0.5) for hits in (none, all_)]
             >>> before, after = (audit_task("a", p, {"pixels": p}, p, classes=2) for p in probes)
             >>> after.difference_from(before).verdict
             'higher'
@@ -178,9 +164,9 @@ class TaskAudit:
 
 def audit_task(
     task: str,
-    encoder: ProbeResult,
-    floors: Mapping[str, ProbeResult],
-    ceiling: ProbeResult,
+    encoder: Outcome,
+    floors: Mapping[str, Outcome],
+    ceiling: Outcome,
     *,
     classes: int,
     measure: str = "accuracy",
@@ -195,47 +181,47 @@ def audit_task(
 
     Example:
         >>> half, all_, none = np.arange(400) % 2 == 0, np.ones(400, bool), np.arange(400) % 10 == 0
-        >>> floors = {"pixels": ProbeResult(hits=none, knn=0.1)}
-        >>> probes = (ProbeResult(hits=half, knn=0.5), floors, ProbeResult(hits=all_, knn=1.0))
+        >>> floors = {"pixels": Outcome(values=none, knn=0.1)}
+        >>> probes = (Outcome(values=half, knn=0.5), floors, Outcome(values=all_, knn=1.0))
         >>> audit_task("shape", *probes, classes=3).verdict
         'weakened'
     """
-    floor_of = max(floors, key=lambda name: floors[name].accuracy)
+    floor_of = max(floors, key=lambda name: floors[name].value)
     floor = floors[floor_of]
     share = _share(encoder, floor, ceiling, groups, seed)
-    constant = next((floors[x].accuracy for x in ("majority", "mean") if x in floors), None)
+    constant = next((floors[x].value for x in ("majority", "mean") if x in floors), None)
     predictable = partial(
         _predictable,
         constant=1 / classes if constant is None else constant,
-        best_known=max(floor.accuracy, ceiling.accuracy),
+        best_known=max(floor.value, ceiling.value),
     )
     verdict = judge_feature(
         share,
-        over_floor=paired_difference(floor.hits, encoder.hits, groups=groups, seed=seed),
-        predictable=predictable(encoder.hits),
-        stage=_evidence(encoder.hits, stages, predictable, groups, seed) if stages else None,
+        over_floor=paired_difference(floor.values, encoder.values, groups=groups, seed=seed),
+        predictable=predictable(encoder.values),
+        stage=_evidence(encoder.values, stages, predictable, groups, seed) if stages else None,
         wide=None
         if wide is None
-        else _wide_evidence(encoder.hits, floor.hits, wide, predictable, groups, seed),
+        else _wide_evidence(encoder.values, floor.values, wide, predictable, groups, seed),
     )
     learned, learned_low, learned_high = share or (None, None, None)
-    low, high = outcome_interval(encoder.hits, groups, seed=seed)
+    low, high = outcome_interval(encoder.values, groups, seed=seed)
     return TaskAudit(
         task=task,
         verdict=verdict,
         learned=learned,
         learned_low=learned_low,
         learned_high=learned_high,
-        accuracy=encoder.accuracy,
+        accuracy=encoder.value,
         low=low,
         high=high,
         knn=encoder.knn,
-        floor=floor.accuracy,
+        floor=floor.value,
         floor_of=floor_of,
-        ceiling=ceiling.accuracy,
+        ceiling=ceiling.value,
         classes=classes,
-        test_examples=len(encoder.hits),
-        right=packed(encoder.hits),
+        test_examples=len(encoder.values),
+        right=packed(encoder.values),
         stages={name: _stage_scores(*pair, groups, seed) for name, pair in (stages or {}).items()},
         best_stage=_best(stages, 0) if stages else None,
         measure=measure,
@@ -267,19 +253,19 @@ def _numbered(groups: GroupIds) -> str:
 
 
 def _share(
-    encoder: ProbeResult,
-    floor: ProbeResult,
-    ceiling: ProbeResult,
+    encoder: Outcome,
+    floor: Outcome,
+    ceiling: Outcome,
     groups: GroupIds | None,
     seed: int,
 ) -> tuple[float, float, float] | None:
     """Return the learned share with its interval; None if floor and ceiling are too close."""
-    hits = (result.hits for result in (encoder, floor, ceiling))
+    hits = (result.values for result in (encoder, floor, ceiling))
     means, low_means, high_means = bootstrap_means(*hits, groups=groups, seed=seed)
-    gap, distance = high_means - low_means, ceiling.accuracy - floor.accuracy
+    gap, distance = high_means - low_means, ceiling.value - floor.value
     if distance < MIN_GAP or interval(gap)[0] <= 0:
         return None
-    learned = float(np.clip((encoder.accuracy - floor.accuracy) / distance, 0, 1))
+    learned = float(np.clip((encoder.value - floor.value) / distance, 0, 1))
     ratios = np.clip((means - low_means) / np.maximum(gap, 1e-9), 0, 1)
     return learned, *interval(ratios)
 

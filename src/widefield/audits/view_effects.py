@@ -34,7 +34,7 @@ from widefield.inference.features import FeatureExtractor
 from widefield.inference.run_views import run_views
 from widefield.inference.splits import TrainTest
 from widefield.probes import Pixels, fit_linear
-from widefield.probes.features import features, image_batch
+from widefield.probes.features import batches, features
 from widefield.probes.paired import PairedDifference, paired_difference, percent, share_interval
 from widefield.probes.verdicts import LEARNED, MIN_GAP, WEAKENED
 from widefield.report import Bars
@@ -323,7 +323,7 @@ class _Probes:
                 groups=self.data.groups,
                 seed=self.seed,
             )
-            hits.append({t: (p.predicted == test_y[t]).cpu().numpy() for t, p in probes.items()})
+            hits.append({task: probe.outcome.values for task, probe in probes.items()})
         return hits
 
     def _features(
@@ -338,9 +338,9 @@ class _Probes:
         with ExitStack() as stack:
             for module in self.modules:
                 stack.enter_context(eval_mode(module))
-            for start in range(0, len(images), _BATCH):
+            for batch in batches(images, _BATCH, device):
                 with torch.no_grad():
-                    (x,) = views(image_batch(images[start : start + _BATCH], device), 1, generator)
+                    (x,) = views(batch, 1, generator)
                 rows.append([features(module, x, precision) for module in self.modules])
         return [torch.cat(parts) for parts in zip(*rows, strict=True)]
 

@@ -7,7 +7,7 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.modes import eval_mode, on_device
 from widefield.data import Dataset
 from widefield.inference.features import FeatureExtractor
-from widefield.probes.features import features, image_batch
+from widefield.probes.features import batches, features
 from widefield.views import ViewSettings
 
 _MAX_EXAMPLES, _VIEW_COUNT = 256, 8
@@ -29,7 +29,7 @@ def view_features(extractor: FeatureExtractor, data: Dataset, *, seed: int) -> T
     generator = torch.Generator(device).manual_seed(seed)
     encoder, rows = extractor.build(images), []
     with on_device(encoder, device), eval_mode(encoder):
-        for start in range(0, len(images), _BATCH):
-            seen = draw(image_batch(images[start : start + _BATCH], device), _VIEW_COUNT, generator)
+        for batch in batches(images, _BATCH, device):
+            seen = draw(batch, _VIEW_COUNT, generator)
             rows.append(torch.stack([features(encoder, x, precision) for x in seen], dim=1))
     return torch.cat(rows)

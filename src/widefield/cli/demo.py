@@ -19,7 +19,7 @@ def demo(*, json: Json = False, **arguments: Any) -> None:
         print_json(done.to_json())
         return
     rows = [
-        [task, *(percent(row[column].accuracy) for column in COLUMNS)]
+        [task, *(percent(row[column].value) for column in COLUMNS)]
         for task, row in done.table.items()
     ]
     print_table("linear-probe accuracy on held-out examples, %", ["task", *COLUMNS], rows)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from widefield.cli.output import Notes, percent, print_json, print_line, print_table
+from widefield.cli.output import Notes, print_json, print_line, print_table
 from widefield.cli.signature import Json, like
 
 
@@ -17,18 +17,13 @@ def recover(*, feature: str | None = None, out: Path, json: Json = False, **argu
     if json:
         print_json({**result.to_json(), "out": str(out)})
         return
-    rows = [
-        [name, percent(task.change.before), percent(task.change.after), percent(task.wide)]
-        for name, task in result.tasks.items()
-    ]
-    columns = ["task", "pooled, before", "pooled, after", "wide, before"]
-    trained_on, scored_on = result.examples
-    print_table(f"linear-probe accuracy of {result.run}, %", columns, rows)
-    for name, task in result.tasks.items():
-        print_line(f"{name}: {task.change.line()}")
+    print_table(*result.table())
+    for name, change in result.changes.items():
+        print_line(f"{name}: {change.line()}")
     for line in result.missed:
         print_line(line)
     notes.print_others(result.notes)
+    trained_on, scored_on = result.examples
     print_line(
         f"{out}: encoder and wide readout after {result.epochs} epochs on {trained_on} examples, "
         f"{result.seconds:.0f} s; scored on {scored_on} others"

@@ -254,27 +254,3 @@ class Loss:
     """Scalar to call backward on."""
     parts: dict[str, Tensor] = field(default_factory=dict)
     """Detached scalars that make up the total."""
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """Linear-probe and kNN accuracy of one task on frozen features."""
-
-    task: str
-    accuracy: float
-    """Share of test examples that the linear probe classifies correctly, in [0, 1]."""
-    low: float
-    """Lower end of the 95 % interval of `accuracy`."""
-    high: float
-    """Upper end of the 95 % interval of `accuracy`."""
-    balanced_accuracy: float
-    """Mean of `recall`: the accuracy for classes of equal size."""
-    recall: tuple[float | None, ...]
-    """Recall of each class, by class id; None of a class without test examples."""
-    knn: float
-    """Accuracy of the k-nearest-neighbor vote on the same features; NaN if it was left out."""
-    l2: float
-    """L2 strength selected on the validation split."""
-    classes: int
-    train_examples: int
-    test_examples: int

@@ -9,15 +9,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.core.scale import unit_rows
-from widefield.metrics.neighbors import check_k
+from widefield.metrics.neighbors import check_k, nearest_rows
 from widefield.metrics.spectrum import check_features
 
 EXACT = 1_000_000
 """Maximum number of examples for which all pairs are compared; above it an index is used."""
-_SIMILARITIES = 2**22
-"""Number of products in memory at a time, 16 MiB: more exceed the cache of a processor."""
-_MIN_ROWS = 32
-"""Minimum number of rows that are compared at a time: fewer would read all others too often."""
+_VALUES = 2**22
+"""Number of values in memory at a time, 16 MiB: more exceed the cache of a processor."""
 _CELL_FRACTION = 0.02
 """Fraction of the cells that faiss searches for each row."""
 _MIN_CANDIDATES = 20
@@ -95,9 +93,9 @@ def neighbor_graph(
     # Translation keeps distances; centered points have smaller errors in single precision.
     points = unit.sub_(unit.mean(0)).float()
     group = group.to(points.device)
-    every = torch.arange(len(points), device=points.device)
     if len(h) <= exact:
-        index = _exact_search(points, every, k, None if groups is None else group)
+        every = torch.arange(len(points), device=points.device)
+        index = _exact_search(points, points, every, k, None if groups is None else group)
     else:
         index = _faiss_search(points, k, group, len(h) - others)
     distance, order = _distances(points, index).sort(dim=1, stable=True)
@@ -105,25 +103,29 @@ def neighbor_graph(
     return Graph(index=index.cpu().numpy(), distance=distance.cpu().numpy())
 
 
-def _exact_search(points: Tensor, rows: Tensor, k: int, group: Tensor | None) -> Tensor:
-    """Return the neighbors of these rows, compared with all others, or with other groups."""
+def _exact_search(
+    queries: Tensor, points: Tensor, own: Tensor, k: int, group: Tensor | None
+) -> Tensor:
+    """Return the neighbors of the rows `own`, compared with all others, or with other groups."""
+    nearest = torch.empty(len(queries), k, dtype=torch.long, device=points.device)
     half_squares = points.square().sum(1) / 2
-    size = max(_MIN_ROWS, _SIMILARITIES // len(points))
-    nearest = torch.empty(len(rows), k, dtype=torch.long, device=rows.device)
-    for chunk, rows_chunk in zip(torch.split(nearest, size), torch.split(rows, size), strict=True):
-        # |u|^2 / 2 - |u - v|^2 / 2
-        similarity = torch.addmm(-half_squares, points[rows_chunk], points.T)
-        if group is None:
-            similarity[torch.arange(len(rows_chunk), device=rows.device), rows_chunk] = -torch.inf
-        else:
-            similarity.masked_fill_(group[rows_chunk, None] == group, -torch.inf)
-        chunk.copy_(similarity.topk(k, dim=1).indices)
+    found = nearest_rows(
+        queries,
+        points,
+        k,
+        bias=-half_squares,
+        own=own,
+        groups=None if group is None else (group[own], group),
+    )
+    # u v - |v|^2 / 2 = |u|^2 / 2 - |u - v|^2 / 2 is largest for the nearest v
+    for rows, _, index in found:
+        nearest[rows] = index
     return nearest
 
 
 def _distances(points: Tensor, index: Tensor) -> Tensor:
     """Return |u_i - u_j| of each pair; from a rounded cosine, small distances would be inexact."""
-    rows = max(1, _SIMILARITIES // (index.shape[1] * points.shape[1]))
+    rows = max(1, _VALUES // (index.shape[1] * points.shape[1]))
     distance = points.new_empty(index.shape)  # parts of it would leave holes in memory
     chunks = (torch.split(tensor, rows) for tensor in (distance, points, index))
     for chunk, own, neighbors in zip(*chunks, strict=True):
@@ -151,7 +153,7 @@ def _faiss_search(points: Tensor, k: int, group: Tensor, largest: int) -> Tensor
     (missing,) = torch.where(excluded.gather(1, first).any(1))  # too few rows in its cells
     neighbors = neighbors.gather(1, first)
     if len(missing):
-        neighbors[missing] = _exact_search(points, missing, k, group)
+        neighbors[missing] = _exact_search(points[missing], points, missing, k, group)
     return neighbors
 
 

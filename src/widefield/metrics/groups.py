@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from widefield.core.scale import unit_rows
 from widefield.metrics.graph import Graph
 
+# Chosen by hand.
 COPY = 0.5
 """Near-duplicates are closer than this fraction of the distance to the sixth neighbor."""
 _SCALE_NEIGHBOR = 5

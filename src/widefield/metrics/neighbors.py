@@ -1,4 +1,6 @@
-"""Nearest neighbors by cosine, and the overlap of two neighbor graphs."""
+"""The search for nearest neighbors, and the overlap of two neighbor graphs."""
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -6,8 +8,10 @@ from torch import Tensor
 from widefield.core.scale import unit_rows
 from widefield.metrics.spectrum import check_features
 
-_SIMILARITIES = 2**24
-"""Maximum number of cosines in memory: 128 MiB."""
+_SIMILARITIES = 2**22
+"""Number of similarities in memory at a time, 16 MiB: more exceed the cache of a processor."""
+_MIN_ROWS = 32
+"""Minimum number of rows that are compared at a time: fewer would read all others too often."""
 
 
 def nearest_neighbors(h: Tensor, k: int, *, groups: Tensor | None = None) -> Tensor:
@@ -31,6 +35,48 @@ def check_k(k: int, examples: int) -> None:
         raise ValueError(f"k is {k} and there are {examples} examples: choose 1 to {examples - 1}")
 
 
+def nearest_rows(
+    queries: Tensor,
+    keys: Tensor,
+    k: int,
+    *,
+    bias: Tensor | None = None,
+    own: Tensor | None = None,
+    groups: tuple[Tensor, Tensor] | None = None,
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Yield rows of `queries` with the k largest similarities to `keys`, and these keys, [rows, k].
+
+    The similarity is the inner product of rows, [m, D] and [n, D]. The largest come first.
+
+    Args:
+        queries: rows to find the neighbors of.
+        keys: rows among which they are searched.
+        k: number of neighbors.
+        bias: added to the similarities of each key, [n].
+        own: the key that each query is, [m], which is no neighbor.
+        groups: groups of the queries and of the keys; those of one group are no neighbors.
+
+    Example:
+        >>> ((rows, similarity, index),) = nearest_rows(torch.eye(2), torch.eye(2), 1)
+        >>> index[:, 0]
+        tensor([0, 1])
+    """
+    size = max(_MIN_ROWS, _SIMILARITIES // len(keys))
+    for start in range(0, len(queries), size):
+        rows = slice(start, min(start + size, len(queries)))
+        if bias is None:
+            similarity = queries[rows] @ keys.T
+        else:
+            similarity = torch.addmm(bias, queries[rows], keys.T)
+        # A mask of groups costs a comparison of all pairs: without groups, one index is enough.
+        if groups is not None:
+            similarity.masked_fill_(groups[0][rows, None] == groups[1], -torch.inf)
+        elif own is not None:
+            row = torch.arange(len(similarity), device=keys.device)
+            similarity[row, own[rows]] = -torch.inf
+        yield rows, *similarity.topk(k, dim=1)
+
+
 def cosine_topk(
     queries: Tensor, keys: Tensor, k: int, *, groups: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -39,19 +85,10 @@ def cosine_topk(
     Rows of `queries` [n, D] and `keys` [n, D] belong to the same examples and have length 1. The
     others in its group, if there are `groups` [n], are left out too.
     """
-    cosines, indices = [], []
-    rows = max(1, _SIMILARITIES // len(keys))
-    for start in range(0, len(queries), rows):
-        cosine = queries[start : start + rows] @ keys.T
-        row = torch.arange(len(cosine), device=keys.device)
-        cosine[row, start + row] = -torch.inf
-        if groups is not None:
-            own = groups[start : start + rows, None] == groups
-            cosine.masked_fill_(own, -torch.inf)
-        nearest = cosine.topk(k, dim=1)
-        cosines.append(nearest.values)
-        indices.append(nearest.indices)
-    return torch.cat(cosines), torch.cat(indices)
+    every = torch.arange(len(keys), device=keys.device)
+    pairs = None if groups is None else (groups, groups)
+    found = list(nearest_rows(queries, keys, k, own=every, groups=pairs))
+    return torch.cat([cosine for _, cosine, _ in found]), torch.cat([index for *_, index in found])
 
 
 def graph_overlap(first: Tensor, second: Tensor) -> float:

@@ -5,7 +5,6 @@ out the example itself. Of examples in groups, both leave out the whole group.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,38 +12,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from widefield.metrics import nearest_neighbors
-from widefield.probes.folds import GroupIds, group_folds, groups_of_class, smallest_class
+from widefield.metrics.neighbors import nearest_neighbors
+from widefield.probes.folds import GroupIds, groups_of_class, smallest_class, stratified_folds
 from widefield.probes.linear import fit_linear
+from widefield.probes.outcome import Outcome
 
+# Chosen by hand: every network of the floor is probed once a fold.
 FOLDS = 3
 MIN_EXAMPLES = 2 * FOLDS
 """Smallest number of examples of a class, so that every fold has two."""
+# As many as in the kNN vote of probes (`knn.py`).
 NEIGHBORS = 20
 
 ClassIds = NDArray[np.int64]
 Hits = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True)
-class CrossFit:
-    """Which examples of one task are predicted correctly, each bool [n]."""
-
-    linear: Hits
-    knn: Hits
-    groups: GroupIds | None = None
-    """Group of each of these examples, [n]."""
-
-    @property
-    def accuracy(self) -> float:
-        """Return the linear-probe accuracy."""
-        return float(self.linear.mean())
-
-
 def cross_fit(
     h: Tensor, labels: Mapping[str, ClassIds], *, groups: GroupIds | None = None, seed: int
-) -> dict[str, CrossFit]:
-    """Return the hits of a linear probe and of a kNN vote for each task.
+) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
+    """Return the outcomes of a linear probe and of a kNN vote, each task -> outcome.
 
     Classes of fewer than 6 examples or 3 groups are left out, and tasks with fewer than two classes
     left.
@@ -57,23 +44,25 @@ def cross_fit(
 
     Example:
         >>> h = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).repeat(12, 1)
-        >>> cross_fit(h, {"side": np.arange(24) % 2}, seed=0)["side"].accuracy
-        1.0
+        >>> linear, votes = cross_fit(h, {"side": np.arange(24) % 2}, seed=0)
+        >>> linear["side"].value, votes["side"].value
+        (1.0, 1.0)
     """
-    results = {}
+    linear, votes = {}, {}
     for task, y in labels.items():
         rows = rows_of_common_classes(y, MIN_EXAMPLES, groups)
         if not len(rows):
             continue
         target = np.unique(y[rows], return_inverse=True)[1]
         own = None if groups is None else groups[rows]
-        fold = _stratified_folds(target, own, seed)
+        fold = stratified_folds(target, FOLDS, own, seed=seed)
         if smallest_class(target, fold) < 2:  # groups may have kept a class in one fold
             continue
         x = h[torch.from_numpy(rows).to(h.device)]
-        linear = fold_hits(x, target, fold, groups=own, seed=seed)
-        results[task] = CrossFit(linear=linear, knn=knn_hits(h, y, rows, groups), groups=own)
-    return results
+        hits = fold_hits(x, target, fold, groups=own, seed=seed)
+        linear[task] = Outcome(values=hits, groups=own)
+        votes[task] = Outcome(values=knn_hits(h, y, rows, groups), groups=own)
+    return linear, votes
 
 
 def fold_hits(
@@ -99,7 +88,7 @@ def fold_hits(
         result = fit_linear(
             h[~test], train_y, h[test], test_y, classes=classes, groups=halves, seed=seed
         )
-        hits[fold == k] = (result["task"].predicted == t[test]).cpu().numpy()
+        hits[fold == k] = result["task"].outcome.values
     return hits
 
 
@@ -113,7 +102,8 @@ def knn_hits(
     """
     _, target = np.unique(y[rows], return_inverse=True)
     x, t = h[torch.from_numpy(rows).to(h.device)], torch.from_numpy(target).to(h.device)
-    # Of few examples, more neighbors would outvote any class.
+    # Of few examples, more neighbors would outvote any class: with ten classes of equal size, a
+    # tenth of them are of its own class.
     k = max(1, min(NEIGHBORS, len(rows) // 10))
     own = None if groups is None else torch.from_numpy(groups[rows]).to(h.device)
     if own is not None:
@@ -157,15 +147,3 @@ def rows_of_common_classes(
         is_common &= groups_of_class(y, groups)[y] >= FOLDS
     rows = np.flatnonzero(is_common)
     return rows if len(np.unique(y[rows])) > 1 else rows[:0]
-
-
-def _stratified_folds(target: ClassIds, groups: GroupIds | None, seed: int) -> NDArray[np.int64]:
-    """Return a random fold of each example, [n], stratified by class, or of whole groups."""
-    if groups is not None:
-        return group_folds(target, groups, FOLDS, seed=seed)
-    fold = np.zeros(len(target), dtype=np.int64)
-    rng = np.random.default_rng(seed)
-    for k in np.unique(target):
-        rows = rng.permutation(np.flatnonzero(target == k))
-        fold[rows] = np.arange(len(rows)) % FOLDS
-    return fold

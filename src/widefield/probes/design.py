@@ -11,6 +11,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from widefield.probes.standardize import Standardization
+
 _BLOCK = 2**19
 """Features that are standardized at a time: they stay in the processor's cache."""
 
@@ -62,7 +64,7 @@ class DenseDesign:
 
 @dataclass(frozen=True, slots=True)
 class RotatedDesign:
-    """x = [z A, 1] of features z = (h - mean) / scale [n, D], which are computed in blocks.
+    """x = [z A, 1] of standardized features z [n, D], which are computed in blocks.
 
     Instead of z, the weights are rotated: with the last column b of W for the bias and V the
     others, W x^T = (V A^T) z^T + b and R x = [(R z) A, R 1].
@@ -70,10 +72,7 @@ class RotatedDesign:
 
     h: Tensor
     """Numbers of any type [n, D], such as bytes."""
-    mean: Tensor
-    """Float32 [D]."""
-    scale: Tensor
-    """Float32 [D]."""
+    standardize: Standardization
     axes: Tensor
     """A, orthonormal columns [D, d - 1]."""
     variance: Tensor
@@ -88,7 +87,7 @@ class RotatedDesign:
         size = max(1, _BLOCK // self.h.shape[1])
         for start in range(0, len(self.h), size):
             rows = slice(start, start + size)
-            yield rows, standardized(self.h[rows], self.mean, self.scale)
+            yield rows, self.standardize(self.h[rows])
 
     def times(self, weight: Tensor) -> Tensor:
         """Return W x^T, [P, K, n], of W [P, K, d]."""
@@ -111,11 +110,6 @@ class RotatedDesign:
     def mean_squares(self) -> Tensor:
         """Return the mean square of each column, [d]."""
         return torch.cat([self.variance, self.variance.new_ones(1)])
-
-
-def standardized(h: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
-    """Return (h - mean) / scale as float32."""
-    return h.to(mean, copy=True).sub_(mean).div_(scale)
 
 
 def _product(stack: Tensor, x: Tensor) -> Tensor:

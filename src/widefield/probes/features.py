@@ -1,6 +1,6 @@
 """Extraction of features from images, and pixels as baseline features."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -11,7 +11,14 @@ from torch.nn import functional
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.modes import device_of, eval_mode
 from widefield.core.transfer import to_device
-from widefield.core.types import STORED, Inputs, Precision, Segmented, to_floats
+from widefield.core.types import (
+    STORED,
+    Inputs,
+    Precision,
+    ProgressCallback,
+    Segmented,
+    to_floats,
+)
 
 _BATCH = 512
 _CPU_BATCH = 128
@@ -25,7 +32,7 @@ def extract(
     batch_size: int | None = None,
     device: torch.device | str | None = None,
     precision: Precision = "32-true",
-    progress: Callable[[int, int], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Tensor:
     """Compute the features float32 [n, D] of `images` [n, H, W, C], which may be a memory map.
 
@@ -60,7 +67,7 @@ def extract(
         batch_size = _CPU_BATCH if device.type == "cpu" else _BATCH
     rows, start = torch.empty(0), 0
     with eval_mode(encoder):
-        for part, counts in _batches(images, batch_size):
+        for part, counts in _segments(images, batch_size):
             h = features(encoder, image_batch(part, device), precision)
             if counts is not None:
                 h = torch.stack([segments.mean(0) for segments in torch.split(h, counts)])
@@ -79,7 +86,7 @@ def _in_unit_range(images: NDArray[np.float32]) -> bool:
     return bool(first.min() >= 0 and first.max() <= 1)
 
 
-def _batches(images: Inputs, size: int) -> Iterator[tuple[np.ndarray, list[int] | None]]:
+def _segments(images: Inputs, size: int) -> Iterator[tuple[np.ndarray, list[int] | None]]:
     """Yield images [B, H, W, C], and the number of them for each example unless it is one."""
     if isinstance(images, Segmented):
         yield from images.batches(size)
@@ -168,6 +175,22 @@ class Pixels(nn.Module):
 
 FLOOR_RATE = 16_000
 """Sampling rate of the spectrograms of sounds, Hz."""
+
+
+def batches(
+    images: np.ndarray,
+    size: int,
+    device: torch.device,
+    progress: ProgressCallback | None = None,
+) -> Iterator[Tensor]:
+    """Yield the examples [n, H, W, C] as `image_batch` does, `size` at a time.
+
+    `progress` is called after each batch with the number of examples done and in all.
+    """
+    for start in range(0, len(images), size):
+        yield image_batch(images[start : start + size], device)
+        if progress is not None:
+            progress(min(start + size, len(images)), len(images))
 
 
 def image_batch(images: np.ndarray, device: torch.device) -> Tensor:

@@ -17,42 +17,30 @@ Platt (1999), "Probabilistic outputs for support vector machines", section 2.2, 
 """
 
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from widefield.probes.folds import group_folds, groups_of_class, smallest_class
+from widefield.probes.folds import class_splits
 from widefield.probes.linear import L2_GRID
+from widefield.probes.outcome import Predictions
+from widefield.probes.standardize import Standardization
 
-_FOLDS = 5
+# Chosen by hand: the middle of the grid, on a logarithmic scale.
 _DEFAULT_L2 = 1e-2
 """L2 strength where cross-validation is not possible."""
+# Chosen by hand: at a temperature of 100 all classes are about equally probable, and below 1/100
+# the largest logit alone counts.
 _LARGEST_TEMPERATURE = 100.0
 
 Floats = NDArray[np.floating]
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FewLabels:
-    """Predictions of a probe that was fitted to a few labels."""
-
-    probabilities: Floats
-    """[n, K], of every example."""
-    held_out: Ints | None
-    """Cross-validated class id of each labeled example, [m]; None if a class has one label, or one
-    group, only."""
-    held_out_probabilities: Floats | None
-    """Their cross-validated probabilities, [m, K]; NaN where an example is in no fold."""
-    l2: float
-    temperature: float
 
 
 def fit_few_labels(
@@ -63,7 +51,7 @@ def fit_few_labels(
     classes: int,
     groups: Ints | None = None,
     seed: int = 0,
-) -> FewLabels:
+) -> Predictions:
     """Fit probes on the labeled rows of h [n, D], and predict all rows.
 
     Args:
@@ -80,72 +68,44 @@ def fit_few_labels(
     Example:
         >>> h = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2], [0.05], [1.15]])
         >>> known, y = np.arange(6), np.array([0, 0, 0, 1, 1, 1])
-        >>> fit_few_labels(h, known, y, classes=2).probabilities[6:].argmax(1).tolist()
+        >>> fit_few_labels(h, known, y, classes=2).predicted[6:].argmax(1).tolist()
         [0, 1]
     """
     assert np.array_equal(np.unique(y), np.arange(classes)), "every class has a label"
     if not np.isfinite(h).all():
         raise ValueError("the features contain NaN or infinity: look at the encoder first")
-    z = _standardized(h)
+    x = torch.from_numpy(h)
+    z = Standardization.of(x, torch.float64)(x).numpy()
     known = z[labeled]
-    splits = _splits(y, groups, seed)
-    l2, temperature, held_out, held_out_p = _DEFAULT_L2, 1.0, None, None
+    splits = class_splits(y, groups, seed=seed)
+    l2, temperature, held_out = _DEFAULT_L2, 1.0, np.full((len(y), classes), np.nan)
     with threadpool_limits(1):  # 36 small fits: starting threads costs more than they save
         if splits:
-            logits_of = {
-                value: _validation_logits(known, y, splits, classes, value) for value in L2_GRID
-            }
             tested = np.sort(np.concatenate([rows for _, rows in splits]))
-            logits_of = {value: logits[tested] for value, logits in logits_of.items()}
+            logits_of = {
+                value: _validation_logits(known, y, splits, classes, value)[tested]
+                for value in L2_GRID
+            }
             target = _target(y, classes)[tested]
             best = {value: _temperature(logits, target) for value, logits in logits_of.items()}
             l2 = min(
                 logits_of, key=lambda value: _cross_entropy(logits_of[value], target, best[value])
             )
-            temperature, held_out = best[l2], np.full(len(y), -1)
-            held_out[tested] = logits_of[l2].argmax(1)
-            held_out_p = np.full((len(y), classes), np.nan)
-            held_out_p[tested] = softmax(logits_of[l2] / temperature, axis=1)
+            temperature = best[l2]
+            held_out[tested] = softmax(logits_of[l2] / temperature, axis=1)
         logits = _logits(_fit(known, y, l2), z, classes)
-    return FewLabels(
-        probabilities=softmax(logits / temperature, axis=1),
+    return Predictions(
+        predicted=softmax(logits / temperature, axis=1),
         held_out=held_out,
-        held_out_probabilities=held_out_p,
-        l2=l2,
+        l2=(l2,),
         temperature=temperature,
     )
-
-
-def _splits(y: Ints, groups: Ints | None, seed: int) -> list[tuple[Ints, Ints]]:
-    """Return the rows to fit on and to validate on of each fold; no folds if a class would lack."""
-    if groups is None:
-        counts = np.bincount(y)
-        single, several = (np.flatnonzero(chosen) for chosen in (counts[y] == 1, counts[y] > 1))
-        if len(np.unique(y[several])) < 2:
-            return []
-        folds = min(_FOLDS, int(counts[counts > 1].min()))
-        splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
-        parts = splitter.split(np.zeros((len(several), 1)), y[several])
-        return [(np.concatenate([several[fit], single]), several[rest]) for fit, rest in parts]
-    folds = min(_FOLDS, int(groups_of_class(y, groups).min()))
-    fold = group_folds(y, groups, max(folds, 1), seed=seed)
-    if smallest_class(y, fold) < 1:
-        return []
-    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in np.unique(fold)]
-
-
-def _standardized(h: Floats) -> Floats:
-    """Return h with mean 0 and deviation 1 in each column; constant columns become 0."""
-    h = h.astype(np.float64)
-    deviation = h.std(0)
-    constant = deviation <= 1e-6 * np.abs(h).max(0, initial=0)
-    z: Floats = (h - h.mean(0)) / np.where(constant, np.inf, deviation)
-    return z
 
 
 def _fit(z: Floats, y: Ints, l2: float) -> LogisticRegression:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a weak penalty has no finite optimum
+        # Three times scikit-learn's default, because weak penalties converge slowly.
         return LogisticRegression(C=1 / (l2 * len(y)), max_iter=300).fit(z, y)
 
 

@@ -1,7 +1,13 @@
 """Floors of a score, above which features show that something was learned."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol, TypeVar
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from widefield.probes.outcome import Outcome, class_outcome, target_outcome
+from widefield.probes.score import Labeled, split_groups
 
 FLOORS = {
     "pixels": "raw pixels",
@@ -11,43 +17,75 @@ FLOORS = {
 }
 """Floor -> its description."""
 
-
-class _HasAccuracy(Protocol):
-    @property
-    def accuracy(self) -> float: ...
-
-
+TaskOutcomes = Mapping[str, Outcome]
+"""Task -> outcome."""
 E = TypeVar("E")
-S = TypeVar("S", bound=_HasAccuracy)
+
+
+def best(outcomes: Iterable[TaskOutcomes]) -> dict[str, Outcome]:
+    """Return the highest outcome of each task, the first of equals.
+
+    Example:
+        >>> low, high = (Outcome(values=np.arange(9) < count) for count in (3, 6))
+        >>> best([{"a": low}, {"a": high}])["a"] is high
+        True
+    """
+    candidates = list(outcomes)  # a generator builds one network after the other
+    return {
+        task: max((each[task] for each in candidates), key=lambda outcome: outcome.value)
+        for task in candidates[0]
+    }
 
 
 def floors(
-    score: Callable[[E], Mapping[str, S]],
-    *,
-    pixels: E,
-    untrained: Iterable[E],
-    majority: Mapping[str, S] | None = None,
-) -> dict[str, dict[str, S]]:
-    """Return floor -> task -> score.
+    score: Callable[[E], TaskOutcomes], *, pixels: E, untrained: Iterable[E], constant: TaskOutcomes
+) -> dict[str, dict[str, Outcome]]:
+    """Return task -> floor -> outcome.
 
     Args:
-        score: encoder -> task -> score, with an `accuracy`.
+        score: encoder -> task -> outcome.
         pixels: raw pixels in place of an encoder.
-        untrained: the architecture with each usual initialization, of one or more seeds; the best
-            counts, task by task.
-        majority: scores of the commonest class; None to leave this floor out.
+        untrained: the untrained encoders, such as those of `untrained_floor`; the best counts, task
+            by task.
+        constant: outcomes of constant predictions.
 
     Example:
-        >>> from types import SimpleNamespace
-        >>> score = lambda share: {"class": SimpleNamespace(accuracy=share)}
-        >>> floors(score, pixels=0.2, untrained=[0.1, 0.3])["random"]["class"].accuracy
-        0.3
+        >>> share = lambda part: {"class": Outcome(values=np.arange(10) < 10 * part)}
+        >>> found = floors(share, pixels=0.2, untrained=[0.1, 0.3], constant=share(0.1))
+        >>> {name: floor.value for name, floor in found["class"].items()}
+        {'pixels': 0.2, 'random': 0.3, 'majority': 0.1}
     """
-    pixel_scores = dict(score(pixels))
-    candidates = [score(encoder) for encoder in untrained]
-    best = {
-        task: max((scores[task] for scores in candidates), key=lambda s: s.accuracy)
-        for task in candidates[0]
+    of_pixels, of_untrained = score(pixels), best(map(score, untrained))
+    return {
+        task: {
+            "pixels": of_pixels[task],
+            "random": of_untrained[task],
+            "majority" if outcome.measure == "accuracy" else "mean": outcome,
+        }
+        for task, outcome in constant.items()
     }
-    result = {"pixels": pixel_scores, "random": best}
-    return result if majority is None else result | {"majority": dict(majority)}
+
+
+def constant_outcomes(train: Labeled, test: Labeled) -> dict[str, Outcome]:
+    """Return the outcomes of predicting the commonest class or the mean of the training examples.
+
+    Example:
+        >>> from widefield.data.table import Table
+        >>> y = {"kind": np.array([0, 1, 1, 1])}
+        >>> table = Table(names=[*"abcd"], labels=y, classes={"kind": ("x", "y")})
+        >>> constant_outcomes(table, table)["kind"].value
+        0.75
+    """
+    groups = split_groups(train, test)
+    own = None if groups is None else groups[1]
+    found = {}
+    for task, y in train.labels.items():
+        commonest = np.full_like(test.labels[task], np.bincount(y).argmax())
+        outcome = class_outcome(commonest, test.labels[task], train.classes[task], groups=own)
+        # kNN with all training examples votes for the commonest class too.
+        found[task] = replace(outcome, knn=outcome.value, train_examples=len(y))
+    for task, target in train.targets.items():
+        mean = np.broadcast_to(target.values.mean(0), test.targets[task].values.shape)
+        outcome = target_outcome(test.targets[task], mean, groups=own)
+        found[task] = replace(outcome, train_examples=len(target.values))
+    return found

@@ -5,12 +5,51 @@ or nothing of it.
 """
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 GroupIds = NDArray[np.int64]
 """Group of each example, [n]."""
 SplitGroups = tuple[GroupIds, GroupIds]
 """Groups of the training and of the test examples."""
+
+
+_PARTS = 5
+"""One of so many parts of the training examples selects the penalty of a probe; of few labels,
+each of them in turn."""
+
+
+def random_folds(n: int, folds: int, groups: GroupIds | None = None, *, seed: int) -> GroupIds:
+    """Return a random fold of each of n examples, int64 [n], of whole groups if there are any.
+
+    Example:
+        >>> np.bincount(random_folds(6, 3, seed=0)).tolist()
+        [2, 2, 2]
+    """
+    if groups is not None:
+        return group_folds(np.zeros(n, dtype=np.int64), groups, folds, seed=seed)
+    return np.random.default_rng(seed).permutation(n) % folds
+
+
+def stratified_folds(
+    y: GroupIds, folds: int, groups: GroupIds | None = None, *, seed: int
+) -> GroupIds:
+    """Return a random fold of each example, int64 [n], stratified by class, or of whole groups.
+
+    Example:
+        >>> fold = stratified_folds(np.array([0, 0, 1, 1]), 2, seed=0)
+        >>> sorted(fold[:2].tolist()), sorted(fold[2:].tolist())
+        ([0, 1], [0, 1])
+    """
+    if groups is not None:
+        return group_folds(y, groups, folds, seed=seed)
+    fold = np.zeros(len(y), dtype=np.int64)
+    rng = np.random.default_rng(seed)
+    for k in np.unique(y):
+        rows = rng.permutation(np.flatnonzero(y == k))
+        fold[rows] = np.arange(len(rows)) % folds
+    return fold
 
 
 def group_folds(y: GroupIds, groups: GroupIds, folds: int, *, seed: int) -> GroupIds:
@@ -65,3 +104,66 @@ def smallest_class(y: GroupIds, fold: GroupIds) -> int:
     counts = np.zeros((int(fold.max()) + 1, int(y.max()) + 1), dtype=np.int64)
     np.add.at(counts, (fold, y), 1)
     return int((counts.sum(0) - counts).min())
+
+
+def class_splits(
+    y: GroupIds, groups: GroupIds | None = None, *, seed: int
+) -> list[tuple[GroupIds, GroupIds]]:
+    """Return the rows to fit on and to validate on of each of five folds, of few labels.
+
+    There are fewer folds where a class has fewer labels, or groups, and none if a class would be
+    left out of a fit. A class with one label is in every fit.
+
+    Example:
+        >>> [rest.tolist() for _, rest in class_splits(np.array([0, 0, 1, 1, 2]), seed=0)]
+        [[0, 3], [1, 2]]
+    """
+    from sklearn.model_selection import StratifiedKFold  # takes long to import
+
+    if groups is None:
+        counts = np.bincount(y)
+        single, several = (np.flatnonzero(chosen) for chosen in (counts[y] == 1, counts[y] > 1))
+        if len(np.unique(y[several])) < 2:
+            return []
+        folds = min(_PARTS, int(counts[counts > 1].min()))
+        splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
+        parts = splitter.split(np.zeros((len(several), 1)), y[several])
+        return [(np.concatenate([several[fit], single]), several[rest]) for fit, rest in parts]
+    folds = min(_PARTS, int(groups_of_class(y, groups).min()))
+    fold = group_folds(y, groups, max(folds, 1), seed=seed)
+    if smallest_class(y, fold) < 1:
+        return []
+    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in np.unique(fold)]
+
+
+def validation_split(target: Tensor, seed: int, groups: GroupIds | None = None) -> Tensor:
+    """Mark a fifth of each class of each task, at least one and never all; bool [tasks, n].
+
+    With `groups` it is a fold of groups outside of which every class remains, if there is one.
+    """
+    validation = torch.zeros_like(target, dtype=torch.bool)
+    for j, labels in enumerate(target.cpu()):
+        if (
+            groups is not None
+            and (part := _grouped_fifth(labels.numpy(), groups, seed)) is not None
+        ):
+            validation[j] = torch.from_numpy(part)
+            continue
+        # A generator for each task: its score must not depend on the other tasks.
+        generator = torch.Generator().manual_seed(seed)
+        for label in torch.unique(labels):
+            members = (labels == label).nonzero()[:, 0]
+            shuffled = members[torch.randperm(len(members), generator=generator)]
+            validation[j, shuffled[: max(1, round(len(members) / _PARTS))]] = True
+    return validation
+
+
+def _grouped_fifth(y: GroupIds, groups: GroupIds, seed: int) -> NDArray[np.bool_] | None:
+    """Return a fifth in whole groups, bool [n]; None if a class would be left out of the rest."""
+    y = np.unique(y, return_inverse=True)[1]
+    fold = group_folds(y, groups, _PARTS, seed=seed)
+    for k in range(_PARTS):
+        part = fold == k
+        if part.any() and len(np.unique(y[~part])) == y.max() + 1:
+            return part
+    return None

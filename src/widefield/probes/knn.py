@@ -7,15 +7,15 @@ exp(s_i / T).
 
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor
 
 from widefield.core.scale import unit_rows
+from widefield.metrics.neighbors import nearest_rows
 from widefield.probes.checks import check_rows
 
-_SIMILARITIES = 2**22
-"""Number of cosines in memory at a time, 16 MiB: more exceed the cache of a processor."""
-_MIN_ROWS = 32
-"""Minimum number of rows that are compared at a time: fewer would read all others too often."""
+_ROWS = 4096
+"""Test rows that are converted to floats at a time: pixels of all would take gigabytes."""
 
 
 def knn(
@@ -58,11 +58,11 @@ def knn(
 
 def _neighbors(train_h: Tensor, test_h: Tensor, k: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Yield chunks of test rows with the cosines and indices, [rows, k], of their neighbors."""
-    keys = unit_rows(train_h.float())
+    keys, first = unit_rows(train_h.float()), 0
     k = min(k, len(keys))
-    chunk = max(_MIN_ROWS, _SIMILARITIES // len(keys))
-    for start in range(0, len(test_h), chunk):
-        rows = slice(start, min(start + chunk, len(test_h)))
-        queries = unit_rows(test_h[rows].to(keys))
-        cosine, neighbor = (queries @ keys.T).topk(k, dim=1)
-        yield rows, cosine, neighbor
+    for part in torch.split(test_h, _ROWS):
+        for rows, cosine, neighbor in nearest_rows(
+            unit_rows(part.to(keys)), keys, min(k, len(keys))
+        ):
+            yield slice(first + rows.start, first + rows.stop), cosine, neighbor
+        first += len(part)

@@ -23,6 +23,8 @@ from torch import Tensor
 
 from widefield.probes.design import DesignMatrix
 
+# Chosen by hand. The limit of steps ends a problem that rounding keeps from converging; Nocedal and
+# Wright keep 3 to 20 pairs; 20 halvings make a step of the size of rounding.
 _STEPS = 500
 _PAIRS = 10
 _TRIALS = 20

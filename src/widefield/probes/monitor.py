@@ -11,10 +11,12 @@ from torch import Tensor
 from widefield.data import Dataset
 from widefield.encoders import Encoder
 from widefield.metrics import Health, health
-from widefield.probes.comparison import Comparison, compare_with_baseline
+from widefield.probes.compare import compare_with_baseline
+from widefield.probes.comparison import Comparison
 from widefield.probes.cross_fit import knn_accuracies
 from widefield.probes.features import extract
 
+# `health` was calibrated on 64 to 512 images.
 HEALTH_EXAMPLES = 512
 
 

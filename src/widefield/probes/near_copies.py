@@ -23,21 +23,22 @@ from torch import Tensor
 from torch.nn import functional
 
 from widefield.core.errors import option
-from widefield.metrics import neighbor_graph
+from widefield.metrics.graph import neighbor_graph
 from widefield.metrics.groups import COPY
+from widefield.metrics.neighbors import nearest_rows
 from widefield.probes.features import pixels
 from widefield.probes.folds import GroupIds
 
 MAX_POOLED = 5000
 """Largest number of examples whose groups of near-copies are searched for."""
+# Chosen by hand.
 COPIES_SHARE = 0.05
 """Smallest share of scored examples with near-copies that is reported."""
+# Chosen by hand.
 _SIDE = 8
 _NEIGHBORS = 30
 _CHANCE = 1e-3
 """Share of ordinary examples that are taken for near-copies."""
-_PRODUCTS = 2**22
-"""Number of products in memory."""
 _SMALLEST = 1e-9
 _EQUAL = 1e-6
 """Distance of equal thumbnails, which rounding leaves."""
@@ -93,10 +94,9 @@ def has_near_copy(scored: Tensor, fitted: Tensor) -> NDArray[np.bool_]:
         return np.zeros(len(scored), dtype=bool)
     queries, keys = (functional.normalize(_centered(h, fitted)) for h in (scored, fitted))
     parts = []
-    for query in torch.split(queries, max(1, _PRODUCTS // len(keys))):
-        nearest = keys[(query @ keys.T).topk(k, dim=1).indices]
+    for rows, _, index in nearest_rows(queries, keys, k):
         # From a rounded cosine, small distances would be inexact.
-        parts.append((nearest - query[:, None]).norm(dim=2))
+        parts.append((keys[index] - queries[rows, None]).norm(dim=2))
     distance = torch.cat(parts).numpy()
     found: NDArray[np.bool_] = distance[:, 0] <= _radius(distance)
     return found

@@ -43,6 +43,7 @@ _RANGES: Mapping[Measure, tuple[float, float]] = {
     "average precision": (0, 1),
     "mean absolute error": (0, np.inf),
 }
+_ERROR: Measure = "mean absolute error"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,9 +56,9 @@ class Outcome:
         (0.5, [0.39, 0.61], 'higher')
     """
 
-    values: NDArray[Any]
+    values: NDArray[Any] = field(repr=False)
     """One number for each test example, [n]: bool for an accuracy, otherwise float64."""
-    groups: GroupIds | None = None
+    groups: GroupIds | None = field(default=None, repr=False)
     """Group of each test example, [n]; intervals are clustered by them."""
     measure: Measure = "accuracy"
     """What the mean of `values` is."""
@@ -107,6 +108,58 @@ class Outcome:
         """Return the value and the ends of its interval."""
         return [self.value, *self.interval]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, as `widefield probe --json` prints them."""
+        sizes = {"train_examples": self.train_examples, "test_examples": len(self)}
+        if self.measure == "accuracy":
+            low, high = self.interval
+            return {
+                "accuracy": self.value,
+                "low": low,
+                "high": high,
+                "balanced_accuracy": self.balanced,
+                "recall": {
+                    name: part.value if len(part) else None for name, part in self.parts.items()
+                },
+                "knn": self.knn,
+                "l2": self.l2[0] if self.l2 else None,
+                "classes": len(self.parts),
+                **sizes,
+            }
+        is_number = self.measure == "R2"
+        labels = {} if is_number else self.parts
+        return {
+            "kind": "number" if is_number else "labels",
+            "measure": self.measure,
+            "score": self.estimate(),
+            "mean_absolute_error": self.parts[_ERROR].estimate() if is_number else None,
+            "average_precision": {name: part.estimate() for name, part in labels.items()},
+            "share": {name: part.chance for name, part in labels.items()},
+            "l2": list(self.l2),
+            **sizes,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Predictions:
+    """What a probe predicts: numbers, or probabilities of classes or labels."""
+
+    predicted: _Floats
+    """Predictions for the examples to predict, [n, L]."""
+    held_out: _Floats
+    """Predictions for the examples that it was fitted on, by probes fitted without them, [m, L]; a
+    row of NaN for those in no fold that was held out."""
+    l2: tuple[float, ...]
+    """The penalty, or that of each of L targets."""
+    temperature: float = 1.0
+    """What logits are divided by to be calibrated."""
+
+    @property
+    def tested(self) -> NDArray[np.bool_]:
+        """Which of the examples that it was fitted on were held out, bool [m]."""
+        tested: NDArray[np.bool_] = np.isfinite(self.held_out[:, 0])
+        return tested
+
 
 def class_outcome(
     predicted: NDArray[np.int64],
@@ -122,7 +175,7 @@ def class_outcome(
         >>> found.value, found.parts["b"].value, round(found.balanced, 2)
         (0.75, 1.0, 0.83)
     """
-    hits = predicted == truth
+    hits = np.equal(predicted, truth)
     order = np.argsort(truth, kind="stable")
     ends = np.cumsum(np.bincount(truth, minlength=len(names)))
     rows = np.split(order, ends[:-1])
@@ -145,12 +198,9 @@ def target_outcome(
     """
     y = target.values
     if target.kind == "number":
-        error = Outcome(
-            values=np.abs(y - predicted)[:, 0], groups=groups, measure="mean absolute error"
-        )
+        error = Outcome(values=np.abs(y - predicted)[:, 0], groups=groups, measure=_ERROR)
         values = r2_values(y[:, 0], predicted[:, 0])
-        parts = {"mean absolute error": error}
-        return Outcome(values=values, groups=groups, measure="R2", parts=parts)
+        return Outcome(values=values, groups=groups, measure="R2", parts={_ERROR: error})
     parts = {
         label: Outcome(
             values=average_precision_values(has > 0, p),

@@ -13,35 +13,23 @@ pooled ones and further columns, which are also tried at ten times and a tenth o
 without them.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.probes.checks import check_features
-from widefield.probes.folds import GroupIds, group_folds
+from widefield.probes.folds import GroupIds, random_folds
+from widefield.probes.outcome import Predictions
+from widefield.probes.standardize import Standardization
 
+# Whole powers of ten, chosen by hand, as those of the linear probe are.
 RIDGE_GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
 _SCALES = (1.0, 10.0, 0.1, 0.0)
 """Sizes of the columns beside pooled ones."""
 _FOLDS = 5
 _CHUNK = 8192
 """Rows that are converted to float64 at once."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RidgeResult:
-    """Predictions of ridge regression for L targets."""
-
-    predicted: NDArray[np.float64]
-    """Predictions for the test examples, [m, L]."""
-    held_out: NDArray[np.float64]
-    """Predictions for the training examples by probes fitted without them, [n, L]; NaN for those in
-    no fold that was held out."""
-    l2: tuple[float, ...]
-    """Penalty of each target, [L]."""
 
 
 def fit_ridge(
@@ -53,7 +41,7 @@ def fit_ridge(
     groups: GroupIds | None = None,
     held_out_folds: int = 1,
     seed: int = 0,
-) -> RidgeResult:
+) -> Predictions:
     """Fit ridge regression to features [n, D] and targets y [n, L], and predict test features.
 
     Args:
@@ -75,11 +63,13 @@ def fit_ridge(
         True
     """
     check_features(train_h, test_h)
-    x, test_x = _standardized(train_h.cpu().float(), test_h.cpu().float())
+    train_h, test_h = train_h.cpu().float(), test_h.cpu().float()
+    standardize = Standardization.of(train_h, torch.float64)
+    x, test_x = (standardize(h).float() for h in (train_h, test_h))
     target = torch.from_numpy(y)
     scales = (1.0,) if pooled is None else _SCALES
     grid = [(scale, l2) for scale in scales for l2 in RIDGE_GRID]
-    fold = _folds(len(y), groups, seed)
+    fold = random_folds(len(y), min(_FOLDS, len(y)), groups, seed=seed)
     held_out = torch.full((len(grid), *y.shape), torch.nan, dtype=torch.float64)
     for k in np.unique(fold)[:held_out_folds] if len(np.unique(fold)) > 1 else ():
         part = torch.from_numpy(fold == k)
@@ -98,7 +88,7 @@ def fit_ridge(
         columns = best == index
         fit = _Fit(_scaled(x, pooled, scale), target[:, columns])
         predicted[:, columns] = fit.predict(fit.weights(l2), _scaled(test_x, pooled, scale))
-    return RidgeResult(
+    return Predictions(
         predicted=predicted.numpy(),
         held_out=torch.stack([held_out[b, :, k] for k, b in enumerate(best)], dim=1).numpy(),
         l2=tuple(grid[index][1] for index in best.tolist()),
@@ -138,25 +128,8 @@ class _Fit:
         return torch.cat(parts) + self.target_mean
 
 
-def _standardized(train_h: Tensor, test_h: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both with mean 0 and deviation 1 of the training features; constant ones become 0."""
-    mean, scale = train_h.double().mean(0), train_h.double().std(0, correction=0)
-    # Rounding makes a constant feature deviate: it must not be amplified to noise.
-    scale[scale <= 1e-6 * train_h.abs().amax(0)] = torch.inf
-    first, second = ((h - mean).div_(scale).float() for h in (train_h, test_h))
-    return first, second
-
-
 def _scaled(x: Tensor, pooled: int | None, scale: float) -> Tensor:
     """Return the features with the columns after the first `pooled` times `scale`."""
     if scale == 1:
         return x
     return torch.cat([x[:, :pooled], scale * x[:, pooled:]], dim=1)
-
-
-def _folds(n: int, groups: GroupIds | None, seed: int) -> NDArray[np.int64]:
-    """Return the fold of each example, [n]."""
-    folds = min(_FOLDS, n)
-    if groups is not None:
-        return group_folds(np.zeros(n, dtype=np.int64), groups, folds, seed=seed)
-    return np.random.default_rng(seed).permutation(n) % folds

@@ -16,6 +16,7 @@ no others and are not selected; near-duplicates are not selected twice.
 import numpy as np
 from numpy.typing import NDArray
 
+# 64 MB of cosines in float32.
 _SAMPLE = 4000
 """Maximum number n of candidates, for which n x n cosines are in memory.
 

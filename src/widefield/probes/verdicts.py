@@ -31,16 +31,21 @@ NOT_LEARNED: tuple[ShareVerdict, ...] = ("hidden", "weakened", "lost", "not lear
 Judgement = tuple[ComparisonVerdict, str]
 """A verdict and its reason."""
 
+# The decreases and the share of the rank were chosen by hand.
 MAX_DECREASE = 0.01
 """Largest decrease of a score with labels, unless it is significant."""
 CONSISTENCY_DECREASE = 0.05
 """Neighbor consistency has to decrease significantly by more than this for `worse`."""
 RANK_SHARE = 0.5
 """An effective rank below this share of the baseline's is `worse`."""
+# Chosen on other runs than those that test the rule: docs/notebook.md, "The verdict 'better than
+# untrained'".
 MIN_INCREASE = 0.002
 """A smaller increase of the mean label-free score occurs with learning rates close to 0."""
 ONE_SIDED = 1.645 / 1.960
 """Half width of a one-sided 95 % interval over that of a two-sided one, for a normal."""
+# LEARNED, WEAKENED, EASY and MIN_GAP were chosen by hand before the studies calibration and
+# calibration-vit (docs/studies.md), which measure how often the verdicts are right with them.
 LEARNED = 0.75
 """Smallest share of a learned feature."""
 WEAKENED = 0.25

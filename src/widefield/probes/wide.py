@@ -1,10 +1,8 @@
 """Wide readouts fitted on the images of a data set."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from widefield.core.modes import device_of, on_device
 from widefield.core.types import ProgressCallback
@@ -12,9 +10,12 @@ from widefield.data import Dataset
 from widefield.data.select import spread_rows
 from widefield.encoders import FIT_EXAMPLES, Readout, Wide, fit_readout
 from widefield.encoders.stages import NoStagesError, find_stages
-from widefield.probes.features import image_batch
+from widefield.probes.features import batches, image_batch
 
+# 2,000 and 5,000 examples are whole numbers of batches, so that the last one is no smaller.
 _BATCH = 250
+# Fewer than the 5,000 of a trained encoder: a floor has up to ten networks, each with a readout of
+# its own. Chosen by hand; what the floor loses by it was not measured.
 _UNTRAINED_EXAMPLES = 2000
 """Examples that the readout of an untrained encoder, a floor, is fitted on."""
 
@@ -38,8 +39,8 @@ def fit_on_dataset(
     source = dataset.spec.rstrip("/").rpartition("/")[2]  # files of a readout are published
     sample = dataset.subset(dataset.spread_rows(FIT_EXAMPLES)).first_read()
     with on_device(encoder, device):
-        batches = _batches(sample.images, device, progress)
-        return fit_readout(encoder, batches, dim=dim, fitted_on=source).cpu()
+        parts = batches(sample.images, _BATCH, device, progress)
+        return fit_readout(encoder, parts, dim=dim, fitted_on=source).cpu()
 
 
 def wide_or_none(encoder: nn.Module, images: np.ndarray, *, device: torch.device) -> Wide | None:
@@ -47,8 +48,8 @@ def wide_or_none(encoder: nn.Module, images: np.ndarray, *, device: torch.device
     if not has_stages(encoder, images):
         return None
     with on_device(encoder, device):
-        batches = _batches(images[spread_rows(len(images), _UNTRAINED_EXAMPLES)], device, None)
-        return Wide(encoder, fit_readout(encoder, batches).cpu())
+        sample = images[spread_rows(len(images), _UNTRAINED_EXAMPLES)]
+        return Wide(encoder, fit_readout(encoder, batches(sample, _BATCH, device)).cpu())
 
 
 def has_stages(encoder: nn.Module, images: np.ndarray) -> bool:
@@ -58,12 +59,3 @@ def has_stages(encoder: nn.Module, images: np.ndarray) -> bool:
     except NoStagesError:
         return False
     return len(images) > 1
-
-
-def _batches(
-    images: np.ndarray, device: torch.device, progress: ProgressCallback | None
-) -> Iterator[Tensor]:
-    for start in range(0, len(images), _BATCH):
-        yield image_batch(images[start : start + _BATCH], device)
-        if progress is not None:
-            progress(min(start + _BATCH, len(images)), len(images))

@@ -27,6 +27,7 @@ from widefield.core.transfer import to_device
 from widefield.core.types import Precision, ProgressCallback
 from widefield.encoders.layers import family_of_network
 from widefield.probes.features import extract, image_batch
+from widefield.probes.standardize import Standardization
 from widefield.train.optim import learning_rates
 
 # Rate, batch and warm-up were chosen by hand; study `recover` has their result.
@@ -39,8 +40,6 @@ _EPS = 1e-6
 """Adam's epsilon, above gradients that are rounding errors, as all of them are if w is 0."""
 _RIDGE = 1e-3
 """Ridge of the least squares, relative to the variance of a standardized feature."""
-_CONSTANT = 1e-6
-"""A feature with a smaller deviation, relative to the largest one, is constant."""
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -112,9 +111,7 @@ class _Objective(nn.Module):
 
     def __init__(self, before: Tensor, wanted: Tensor, *, weight: float) -> None:
         super().__init__()
-        deviation = before.std(0)
-        self.mean = before.mean(0)
-        self.scale = 1 / torch.where(deviation > _CONSTANT * deviation.max(), deviation, torch.inf)
+        self.standardize = Standardization.of(before)
         self.kept, self.wanted, self.weight = self.standardize(before), wanted, weight
         self.to_kept = nn.Parameter(torch.eye(before.shape[1], device=before.device))
         self.to_wanted = nn.Parameter(_least_squares(self.kept, wanted))
@@ -126,9 +123,6 @@ class _Objective(nn.Module):
         kept = z @ self.to_kept + self.kept_offset - self.kept[rows]
         added = z @ self.to_wanted + self.wanted_offset - self.wanted[rows]
         return kept.square().mean() + self.weight * added.square().mean()
-
-    def standardize(self, h: Tensor) -> Tensor:
-        return (h - self.mean) * self.scale
 
 
 def _least_squares(z: Tensor, t: Tensor) -> Tensor:

@@ -1,13 +1,13 @@
 """Classification of every image from a few labels, and images to label next."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from widefield.core.errors import input_errors
 from widefield.core.files import checked_output
@@ -19,8 +19,8 @@ from widefield.data.source import Data
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.frozen import opened
 from widefield.inference.open_encoder import EncoderSpec
-from widefield.probes.few_labels import FewLabels, fit_few_labels
-from widefield.probes.folds import GroupIds
+from widefield.probes.features import pixels
+from widefield.probes.floors import best
 from widefield.probes.near_copies import (
     COPIES_SHARE,
     MAX_POOLED,
@@ -28,24 +28,24 @@ from widefield.probes.near_copies import (
     copy_groups,
     thumbnails,
 )
-from widefield.probes.paired import paired_difference, share_interval
+from widefield.probes.outcome import Outcome, Predictions
+from widefield.probes.paired import PairedDifference
 from widefield.probes.suggest import suggest as suggest_rows
 from widefield.report import write_page
-from widefield.workflows.classify_floors import floor_features
+from widefield.workflows.classify_labels import ClassLabeling, Labeling, labeling_of
 from widefield.workflows.classify_page import classify_page
-from widefield.workflows.classify_result import Classification, CrossValidation
-from widefield.workflows.classify_targets import (
-    TargetPrediction,
-    predict_target,
-    varying,
-)
-from widefield.workflows.predictions_file import PREDICTION_FORMATS
+from widefield.workflows.classify_result import PREDICTION_FORMATS, Classification, calibration
+from widefield.workflows.probe_scores import untrained_readouts
 
 _TASK = "label"
-_BINS = 10
-"""Bins of the expected calibration error."""
-_MAX_NAMES = 8
-"""Classes named in a note."""
+# Chosen by hand.
+_MAX_LABELS = 300
+"""Largest number of labels for which floors are measured: there are many raw pixels."""
+_RAW = {"images": "raw pixels", "sounds": "the raw spectrogram", "windows": "raw values"}
+"""What the floor without a network is: sounds have a spectrogram for pixels."""
+
+_Fit = tuple[Tensor, Predictions, Outcome | None]
+"""Features of all images, the predictions from them, and their cross-validated outcome."""
 
 
 @input_errors
@@ -66,11 +66,11 @@ def classify(
     seed: int = 0,
     quiet: bool = False,
     on_note: OnNote | None = None,
-) -> Classification | TargetPrediction:
+) -> Classification:
     """Predict the class of every image from the labels of a few.
 
     Of a column label with numbers it predicts the number, and of cells such as a|b the probability
-    of each label; the result is then a `TargetPrediction`, without a page and suggestions.
+    of each label; the result has then no page and no suggestions.
 
     Args:
         data: images or sounds, as for `pretrain`; their own labels are not used.
@@ -99,9 +99,7 @@ def classify(
         >>> classify(torch.nn.Flatten(), {"x": images}, labels=known).predicted[2]
         'dark'
     """
-    if out is not None:
-        checked_output(out, PREDICTION_FORMATS, overwrite=overwrite)
-        checked_output(page_of(out), (".html",), overwrite=overwrite)
+    _check_output(out, overwrite=overwrite)
     if suggest < 0:
         raise ValueError(f"suggest is {suggest}; expected a number of images, or 0 for none")
     table = read_labels(labels, only=_TASK, group=group, targets=True)
@@ -122,77 +120,46 @@ def classify(
         group=group,
         quiet=quiet,
     )
-    if dataset.targets:
-        return _predict_target(extractor, dataset, out, seed=seed, quiet=quiet, on_note=on_note)
-    rows, y, classes = _matched(dataset)
-    groups = None if dataset.groups is None else dataset.groups[rows]
-    fit = partial(fit_few_labels, labeled=rows, y=y, classes=len(classes), seed=seed)
-    notes = (*extractor.notes, *dataset.notes, *_single_note(y, classes))
+    labeling = labeling_of(dataset, _TASK, seed)
+    notes = (*extractor.notes, *dataset.notes, *labeling.notes)
     extractor = extractor.ready(dataset, notes=notes, on_note=on_note, quiet=quiet)
-    fits = []
-    for candidate in _candidates(extractor):
-        h = candidate.features(dataset.inputs, quiet=quiet).cpu().numpy()
-        fits.append((h, fit(h, groups=groups)))
-    scores = [_held_out_accuracy(fit, y) for _, fit in fits]
-    h, prediction = fits[int(np.argmax(scores))]  # the pooled ones if both are equal
-    selected = suggest_rows(
-        h, rows, prediction.probabilities, suggest, groups=dataset.groups, seed=seed
-    )
-    floors = {}
-    if prediction.held_out is not None:
-        fit_floor = partial(fit, groups=groups, labeled=np.arange(len(y)))
-        floors = {
-            name: _best_guess([fit_floor(h.numpy()) for h, _ in candidates], y)
-            for name, candidates in floor_features(extractor, dataset.subset(rows)).items()
-        }
+    candidates = [extractor]
+    if extractor.or_pooled and extractor.kind == "wide":  # the first of equals counts
+        candidates = [replace(extractor, kind="pooled", dim=None), extractor]
+    fits = [_fitted(candidate, dataset, labeling, quiet=quiet) for candidate in candidates]
+    h, found, outcome = max(fits, key=lambda fit: -np.inf if fit[2] is None else fit[2].value)
     result = Classification(
         encoder=extractor.name,
         paths=list(dataset.paths),
-        classes=classes,
-        labels={dataset.paths[row]: classes[k] for row, k in zip(rows, y, strict=True)},
-        probabilities=prediction.probabilities,
-        cross_validation=_cross_validation(y, prediction, classes, groups, floors),
-        suggested=tuple(dataset.paths[row] for row in selected),
-        doubted=_doubted(prediction, y, classes, [dataset.paths[row] for row in rows]),
-        notes=(
-            *extractor.notes,
-            *_choice(scores),
-            *_single_note(y, classes),
-            *_copies_note(dataset.subset(rows), prediction, y, partial(fit, h)),
-            *dataset.notes,
-        ),
+        kind=labeling.kind,
+        classes=labeling.names,
+        labels=labeling.by_path(dataset),
+        values=found.predicted,
+        cross_validation=outcome,
+        floors={} if outcome is None else _floors(extractor, dataset, labeling, found, outcome),
+        notes=(*extractor.notes, *_choice(fits), *labeling.notes, *dataset.notes),
     )
+    if isinstance(labeling, ClassLabeling):
+        result = _with_suggestions(result, dataset, labeling, h, found, suggest)
     if out is not None:
         result.save(out)
+    if out is not None and labeling.kind == "classes":
         write_page(classify_page(result, dataset, seed=seed), page_of(out), overwrite=overwrite)
     return result
 
 
-def _candidates(extractor: FeatureExtractor) -> list[FeatureExtractor]:
-    """Return the encoder with each kind of features to choose from."""
-    if extractor.or_pooled and extractor.kind == "wide":
-        return [replace(extractor, kind="pooled", dim=None), extractor]
-    return [extractor]
-
-
-def _predict_target(
-    extractor: FeatureExtractor,
-    dataset: Dataset,
-    out: str | Path | None,
-    *,
-    seed: int,
-    quiet: bool,
-    on_note: OnNote | None,
-) -> TargetPrediction:
-    """Predict the number or the labels of every image, and write them."""
-    target, notes = varying(dataset.targets[_TASK])
-    notes = (*extractor.notes, *dataset.notes, *notes)
-    extractor = extractor.ready(dataset, notes=notes, on_note=on_note, quiet=quiet)
-    found = predict_target(_candidates(extractor), dataset, target, seed=seed, quiet=quiet)
-    found = replace(found, notes=tuple(dict.fromkeys((*extractor.notes, *found.notes, *notes))))
+def _check_output(out: str | Path | None, *, overwrite: bool) -> None:
     if out is not None:
-        found.save(out)
-    return found
+        checked_output(out, PREDICTION_FORMATS, overwrite=overwrite)
+        checked_output(page_of(out), (".html",), overwrite=overwrite)
+
+
+def _fitted(
+    extractor: FeatureExtractor, dataset: Dataset, labeling: Labeling, *, quiet: bool
+) -> _Fit:
+    h = extractor.features(dataset.inputs, quiet=quiet).cpu()
+    found = labeling.fit(h, pooled=extractor.pooled)
+    return h, found, labeling.outcome(found)
 
 
 def page_of(out: str | Path) -> Path:
@@ -200,69 +167,112 @@ def page_of(out: str | Path) -> Path:
     return Path(out).with_suffix(".html")
 
 
-def _doubted(
-    fit: FewLabels, y: NDArray[np.int64], classes: Sequence[str], paths: Sequence[str]
-) -> tuple[tuple[str, str, float], ...]:
-    """Return labels that cross-validation does not predict, as `Classification.doubted`."""
-    if fit.held_out is None or fit.held_out_probabilities is None:
-        return ()
-    wrong = np.flatnonzero((fit.held_out >= 0) & (fit.held_out != y))
-    p = fit.held_out_probabilities[wrong].max(1)
-    order = np.argsort(-p, kind="stable")
-    return tuple(
-        (paths[row], classes[fit.held_out[row]], float(p[i]))
-        for i, row in zip(order, wrong[order], strict=True)
+def _with_suggestions(
+    result: Classification,
+    dataset: Dataset,
+    labeling: ClassLabeling,
+    h: Tensor,
+    found: Predictions,
+    count: int,
+) -> Classification:
+    """Return the result with what only classes have: suggestions, doubts and calibration."""
+    rows = suggest_rows(
+        h.numpy(),
+        labeling.rows,
+        found.predicted,
+        count,
+        groups=dataset.groups,
+        seed=labeling.seed,
+    )
+    result = replace(result, suggested=tuple(dataset.paths[row] for row in rows))
+    tested = np.flatnonzero(found.tested)
+    if not len(tested):
+        return result
+    p, y = found.held_out[tested], labeling.y[tested]
+    wrong = np.flatnonzero(p.argmax(1) != y)
+    order = wrong[np.argsort(-p[wrong].max(1), kind="stable")]
+    doubted = tuple(
+        (
+            dataset.paths[labeling.rows[tested[i]]],
+            labeling.names[p[i].argmax()],
+            float(p[i].max()),
+        )
+        for i in order
+    )
+    copies = _copies_note(dataset.subset(labeling.rows), labeling, h)
+    # Notes on the data are last, as in the other calls.
+    first = len(result.notes) - len(dataset.notes)
+    return replace(
+        result,
+        doubted=doubted,
+        calibration=calibration(p, y, len(labeling.names)),
+        notes=(*result.notes[:first], *copies, *result.notes[first:]),
     )
 
 
-def _held_out_accuracy(fit: FewLabels, y: NDArray[np.int64]) -> float:
-    """Return the cross-validated accuracy; 0 if there is none."""
-    if fit.held_out is None:
-        return 0.0
-    tested = fit.held_out >= 0
-    return float((fit.held_out == y)[tested].mean())
-
-
-def _best_guess(fits: Sequence[FewLabels], y: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the cross-validated classes of the most accurate of these fits."""
-    guess = max(fits, key=partial(_held_out_accuracy, y=y)).held_out
-    assert guess is not None, "whether folds are possible depends on the labels alone"
-    return guess
-
-
-def _single_note(y: NDArray[np.int64], classes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a note on classes with one label, which no fold can hold out."""
-    names = [repr(classes[k]) for k in np.flatnonzero(np.bincount(y) == 1)]
-    if not names:
-        return ()
-    listed = ", ".join(names[:_MAX_NAMES]) + " and others" * (len(names) > _MAX_NAMES)
-    return (f"one label each, and no part in the cross-validation: {listed}",)
-
-
-def _choice(scores: Sequence[float]) -> tuple[str, ...]:
+def _choice(fits: Sequence[_Fit]) -> tuple[str, ...]:
     """Return a note if there was a choice between pooled and wide features."""
-    if len(scores) == 1:
+    found = [outcome for _, _, outcome in fits if outcome is not None]
+    if len(found) < 2:
         return ()
-    pooled, wide = (f"{100 * score:.1f} %" for score in scores)
-    return (f"features by cross-validation on the labels: {pooled} by pooled, {wide} by wide ones",)
+    measure = found[0].measure
+    if measure == "accuracy":
+        pooled, wide = (f"{100 * outcome.value:.1f} %" for outcome in found)
+        by = "cross-validation on the labels"
+    else:
+        pooled, wide = (f"{outcome.value:.3g}" for outcome in found)
+        by = f"cross-validated {measure}"
+    return (f"features by {by}: {pooled} by pooled, {wide} by wide ones",)
 
 
-def _copies_note(
-    labeled: Dataset, prediction: FewLabels, y: NDArray[np.int64], fit: Callable[..., FewLabels]
-) -> tuple[str, ...]:
+def _floors(
+    extractor: FeatureExtractor,
+    dataset: Dataset,
+    labeling: Labeling,
+    found: Predictions,
+    outcome: Outcome,
+) -> dict[str, PairedDifference]:
+    """Return floor -> difference of the features from it, by the best features of each floor.
+
+    An encoder is not compared with itself: pixels have no such floor, and `random` has only raw
+    pixels.
+    """
+    labeled, own = dataset.subset(labeling.rows), np.arange(len(labeling.rows))
+
+    def outcome_of(h: Tensor, pooled: int | None = None) -> dict[str, Outcome]:
+        measured = labeling.outcome(labeling.fit(h, own, pooled=pooled))
+        assert measured is not None, "whether folds are possible depends on the labels alone"
+        return {_TASK: measured}
+
+    floors: dict[str, Outcome] = {}
+    is_pixels = extractor.encoder is None and extractor.architecture is None
+    if not is_pixels and len(own) <= _MAX_LABELS:
+        floors[_RAW[labeled.kind]] = outcome_of(pixels(labeled.inputs))[_TASK]
+        if extractor.architecture is None:
+            floors["the untrained network"] = best(
+                outcome_of(readout.features(labeled.inputs).cpu(), readout.pooled)
+                for readouts in untrained_readouts(extractor, labeled)
+                for readout in filter(None, readouts)
+            )[_TASK]
+    floors[labeling.constant_name] = labeling.constant(found)
+    return {name: outcome.minus(floor) for name, floor in floors.items()}
+
+
+def _copies_note(labeled: Dataset, labeling: ClassLabeling, h: Tensor) -> tuple[str, ...]:
     """Return a note on copies among the labeled examples, with the accuracy without them."""
-    if labeled.groups is not None or prediction.held_out is None or len(y) > MAX_POOLED:
+    count = len(labeled)
+    if labeled.groups is not None or count > MAX_POOLED:
         return ()
     groups = copy_groups(thumbnails(labeled.images))
     copied, exact = (_in_groups(ids) for ids in (groups, labeled.digests()))
-    if not exact and copied < max(2, COPIES_SHARE * len(y)):
+    if not exact and copied < max(2, COPIES_SHARE * count):
         return ()
-    apart = fit(groups=groups).held_out
+    apart = labeling.outcome(labeling.fit(h, groups=groups), groups)
     scores = []
     if apart is not None:
-        low, high = share_interval(apart == y, groups)
-        scores = [f"{100 * (apart == y).mean():.1f} % [{100 * low:.1f}, {100 * high:.1f}]"]
-    found = f"{copied} of {len(y)} labeled {labeled.kind} have near-copies"
+        value, low, high = (100 * x for x in apart.estimate())
+        scores = [f"{value:.1f} % [{low:.1f}, {high:.1f}]"]
+    found = f"{copied} of {count} labeled {labeled.kind} have near-copies"
     found += f" ({exact} exact ones)" if exact else ""
     return (copies_text(found, scores),)
 
@@ -271,60 +281,3 @@ def _in_groups(ids: NDArray[Any]) -> int:
     """Return how many examples share their id with another one."""
     _, index, sizes = np.unique(ids, return_inverse=True, return_counts=True)
     return int((sizes[index] > 1).sum())
-
-
-def _matched(
-    dataset: Dataset,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:
-    """Return rows that have a label, their class ids, and the names of these classes."""
-    ids = dataset.labels[_TASK]
-    rows = np.flatnonzero(ids >= 0)
-    present, y = np.unique(ids[rows], return_inverse=True)  # some labeled files may be unreadable
-    classes = tuple(dataset.classes[_TASK][k] for k in present)
-    if len(classes) < 2:
-        raise ValueError(
-            f"the labels name {len(classes)} class: give labels of at least two classes"
-        )
-    return rows, y.astype(np.int64), classes
-
-
-def _cross_validation(
-    y: NDArray[np.int64],
-    fit: FewLabels,
-    classes: tuple[str, ...],
-    groups: GroupIds | None,
-    floors: Mapping[str, NDArray[np.int64]],
-) -> CrossValidation | None:
-    guess = fit.held_out
-    if guess is None or fit.held_out_probabilities is None:
-        return None
-    tested = guess >= 0
-    p = fit.held_out_probabilities[tested].max(1)
-    floors = {name: floor[tested] for name, floor in floors.items()}
-    y, guess, groups = y[tested], guess[tested], None if groups is None else groups[tested]
-    counts = np.zeros((len(classes), len(classes)), dtype=np.int64)
-    np.add.at(counts, (y, guess), 1)
-    recall = counts.diagonal() / np.maximum(counts.sum(1), 1)
-    low, high = share_interval(guess == y, groups)
-    floors["the most frequent class"] = np.full(len(y), np.bincount(y).argmax())
-    return CrossValidation(
-        accuracy=float((guess == y).mean()),
-        low=low,
-        high=high,
-        balanced_accuracy=float(recall[np.unique(y)].mean()),
-        recall=dict(zip(classes, recall.tolist(), strict=True)),
-        confusion=counts,
-        confidence=float(p.mean()),
-        calibration_error=_calibration_error(p, guess == y),
-        floors={
-            name: paired_difference(floor == y, guess == y, groups=groups)
-            for name, floor in floors.items()
-        },
-    )
-
-
-def _calibration_error(p: NDArray[np.floating], hits: NDArray[np.bool_]) -> float:
-    """Return sum_b n_b / n |mean p - mean hits| over the bins b of probabilities p [n]."""
-    bins = np.minimum((p * _BINS).astype(int), _BINS - 1)
-    gaps = np.bincount(bins, p - hits, minlength=_BINS)
-    return float(np.abs(gaps).sum() / len(p))

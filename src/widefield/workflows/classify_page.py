@@ -23,9 +23,9 @@ def classify_page(result: Classification, dataset: Dataset, *, seed: int) -> str
     suggested = np.array([row_of[path] for path in result.suggested], dtype=np.int64)
     labeled = np.array([row_of[path] for path in result.labels], dtype=np.int64)
     rows = np.unique(np.concatenate([labeled, suggested, *by_class]))
-    shown, p = dataset.subset(rows), result.probabilities[rows]
+    shown, p = dataset.subset(rows), result.values[rows]
     ids = {name: k for k, name in enumerate(result.classes)}
-    given = [ids[result.labels[x]] if x in result.labels else -1 for x in shown.paths]
+    given = [ids.get(str(result.labels.get(path)), -1) for path in shown.paths]
     return ExplorePage(
         title=_title(result, dataset),
         summary=_summary(result, dataset),
@@ -63,7 +63,7 @@ def _title(result: Classification, dataset: Dataset) -> str:
     checked = result.cross_validation
     if checked is None:
         return f"{dataset.spec}: {len(result.paths):,} predictions by {result.encoder}"
-    accuracy = f"{100 * checked.accuracy:.0f} % of predictions are right"
+    accuracy = f"{100 * checked.value:.0f} % of predictions are right"
     return f"{dataset.spec} by {result.encoder}: {accuracy}"
 
 
@@ -72,38 +72,41 @@ def _summary(result: Classification, dataset: Dataset) -> str:
     given = f"{len(result.labels):,} labels"
     if checked is None:
         return f"{n} classified from {given}, too few for an estimate of the accuracy."
+    value, low, high = (f"{100 * x:.0f}" for x in checked.estimate())
     return (
-        f"{n} classified from {given}: accuracy {100 * checked.accuracy:.0f} %, from "
-        f"{100 * checked.low:.0f} to {100 * checked.high:.0f} %, {checked.lines()[0]}."
+        f"{n} classified from {given}: accuracy {value} %, from {low} to {high} %, "
+        f"{result.floor_lines()[0]}."
     )
 
 
 def _scores(result: Classification) -> list[list[str]]:
-    checked = result.cross_validation
-    if checked is None:
+    checked, calibration = result.cross_validation, result.calibration
+    if checked is None or calibration is None:
         return []
-    return [
-        ["cross-validated on the labels", "%"],
-        ["accuracy of the features", f"{100 * checked.accuracy:.1f}"],
-        *([f"accuracy of {name}", f"{100 * x.before:.1f}"] for name, x in checked.floors.items()),
-        ["mean over classes", f"{100 * checked.balanced_accuracy:.1f}"],
-        ["mean probability of the predicted class", f"{100 * checked.confidence:.1f}"],
-        ["expected calibration error", f"{100 * checked.calibration_error:.1f}"],
+    floors = [(f"accuracy of {name}", floor.before) for name, floor in result.floors.items()]
+    values = [
+        ("accuracy of the features", checked.value),
+        *floors,
+        ("mean over classes", checked.balanced),
+        ("mean probability of the predicted class", calibration.confidence),
+        ("expected calibration error", calibration.error),
     ]
+    rows = [[name, f"{100 * value:.1f}"] for name, value in values]
+    return [["cross-validated on the labels", "%"], *rows]
 
 
 def _least_certain(result: Classification) -> list[NDArray[np.int64]]:
     """Return the unlabeled rows that are predicted as each class, the least probable first."""
-    p, most = result.probabilities, max(_LEAST, _MOST // len(result.classes))
+    p, most = result.values, max(_LEAST, _MOST // len(result.classes))
     unlabeled = np.array([path not in result.labels for path in result.paths])
     rows = [np.flatnonzero((p.argmax(1) == k) & unlabeled) for k in range(len(result.classes))]
     return [r[np.argsort(p[r].max(1), kind="stable")[:most]] for r in rows]
 
 
 def _captions(result: Classification, rows: NDArray[np.int64]) -> list[str]:
-    best = np.argsort(-result.probabilities[rows], axis=1, kind="stable")[:, :_NAMED]
+    best = np.argsort(-result.values[rows], axis=1, kind="stable")[:, :_NAMED]
     return [
-        ", ".join(f"{result.classes[k]} {100 * result.probabilities[row, k]:.0f} %" for k in named)
+        ", ".join(f"{result.classes[k]} {100 * result.values[row, k]:.0f} %" for k in named)
         for row, named in zip(rows, best, strict=True)
     ]
 
@@ -146,7 +149,7 @@ def _doubted(result: Classification, rows: NDArray[np.int64], row_of: dict[str, 
 def _uncertain(
     result: Classification, rows: NDArray[np.int64], by_class: list[NDArray[np.int64]]
 ) -> Section:
-    counts = np.bincount(result.probabilities.argmax(1), minlength=len(result.classes))
+    counts = np.bincount(result.values.argmax(1), minlength=len(result.classes))
     return Section(
         name="predictions",
         title="Predictions by class",

@@ -7,10 +7,11 @@ from typing import Any
 
 from widefield.config.defaults import DEFAULT_METHOD
 from widefield.core.errors import option
-from widefield.core.types import OnNote, Score
+from widefield.core.types import OnNote
 from widefield.inference.run_views import run_views
 from widefield.inference.splits import training_data
 from widefield.methods import CEILING
+from widefield.probes.outcome import Outcome
 from widefield.report import AccuracyTable
 from widefield.train.run import Pretrained
 from widefield.train.run_dir import RunFolder
@@ -65,7 +66,7 @@ class Demo:
 
     folder: Path
     report: Path
-    table: dict[str, dict[str, Score]]
+    table: dict[str, dict[str, Outcome]]
     """Task -> column -> score."""
     pretrained: Pretrained
     seconds: float
@@ -76,7 +77,7 @@ class Demo:
             "report": str(self.report),
             "seconds": round(self.seconds, 1),
             "tasks": {
-                task: {column: score.accuracy for column, score in row.items()}
+                task: {column: score.value for column, score in row.items()}
                 for task, row in self.table.items()
             },
         }
@@ -136,7 +137,7 @@ def demo(
             rows=list(table),
             columns=COLUMNS,
             cells={
-                (task, column): (s.accuracy, s.low, s.high)
+                (task, column): (s.value, *s.interval)
                 for task, row in table.items()
                 for column, s in row.items()
             },
@@ -172,7 +173,7 @@ def _preset(*, audio: bool, windows: bool, data: str | Path | None) -> Preset:
     return MOTION_PRESET if windows else PHOTO_PRESET
 
 
-def summarize(table: dict[str, dict[str, Score]]) -> str:
+def summarize(table: dict[str, dict[str, Outcome]]) -> str:
     """Return on which tasks the interval of the default method is above both floors.
 
     `table` is task -> column of `COLUMNS` -> score.
@@ -180,7 +181,7 @@ def summarize(table: dict[str, dict[str, Score]]) -> str:
     learned = [
         task
         for task, row in table.items()
-        if row[DEFAULT_METHOD].low > max(row[column].high for column in COLUMNS[:2])
+        if row[DEFAULT_METHOD].interval[0] > max(row[column].interval[1] for column in COLUMNS[:2])
     ]
     others = [task for task in table if task not in learned]
     text = f"Without labels, {DEFAULT_METHOD} is better than both floors on "
@@ -188,7 +189,7 @@ def summarize(table: dict[str, dict[str, Score]]) -> str:
     return f"{text}; not on {' and '.join(others)}." if others else f"{text}."
 
 
-def _table(trained: ProbeReport, supervised: ProbeReport) -> dict[str, dict[str, Score]]:
+def _table(trained: ProbeReport, supervised: ProbeReport) -> dict[str, dict[str, Outcome]]:
     # Classes are of equal size, so the majority class is not a useful floor.
     return {
         task: dict(

@@ -1,16 +1,13 @@
 """Linear probes of frozen features on each task, with three floors."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import cast, get_args
 
 import numpy as np
 
 from widefield.core.errors import input_errors, option
-from widefield.core.names import check_name
 from widefield.core.shared_arguments import describe_arguments
-from widefield.core.types import ImageSize, OnNote, Score
+from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
 from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.source import Data
@@ -28,26 +25,8 @@ from widefield.inference.splits import (
     test_source,
     training_data,
 )
-from widefield.probes import majority
-from widefield.probes.floors import floors as measure_floors
-from widefield.probes.target_scores import MEASURES, TargetScore, mean_floor
-from widefield.workflows.probe_report import (
-    AnyScore,
-    ProbeReport,
-    Protocol,
-    TargetProbe,
-    TaskProbe,
-    TaskScores,
-)
-from widefield.workflows.probe_scores import (
-    ScoreReadouts,
-    best_readout,
-    score_readouts,
-    score_readouts_by_sgd,
-    training_views,
-    untrained_readouts,
-    wide_of,
-)
+from widefield.workflows.probe_report import ProbedTask, ProbeReport
+from widefield.workflows.probe_scores import score_floors, score_readouts, wide_of
 
 
 @input_errors
@@ -62,9 +41,8 @@ def probe(
     task: str | None = None,
     max_examples: int | None = None,
     image_size: ImageSize | None = None,
-    features: FeatureKind | None = None,
+    features: FeatureKind = "pooled",
     dim: int | None = None,
-    protocol: Protocol = "linear",
     floors: bool = True,
     seed: int = 0,
     quiet: bool = False,
@@ -83,15 +61,10 @@ def probe(
         max_examples: score on a class-balanced first N examples.
         features: pooled, wide for these and directions of earlier stages and of the input,
             feature-map for those before pooling, or projected for those after the projector of the
-            run; by default pooled, and feature-map under the
-            protocol feature-dropout.
-        protocol: linear for the best linear probe on features of plain images; feature-dropout for
-            100 epochs of SGD on augmented images, as in that paper: by the run's own views if they
-            are trainable, else by expert:feature-dropout. Plants with the option `fresh` are drawn
-            again in each epoch.
+            run.
         floors: also score raw pixels, an untrained encoder and the majority class, which takes
             most of the time.
-        seed: seed of the validation split that chooses the L2 strength, or of SGD.
+        seed: seed of the validation split that chooses the L2 strength.
 
     Raises:
         ValueError: invalid input; the message names the remedy.
@@ -103,11 +76,9 @@ def probe(
         >>> data = {"x": brightness.reshape(48, 1, 1, 1).repeat(1, 8, 8, 3), "kind": kind}
         >>> train, test = ({k: v[i::2] for k, v in data.items()} for i in (0, 1))
         >>> report = probe(torch.nn.Flatten(), test, train_data=train, floors=False)
-        >>> report.tasks["kind"].score.accuracy
+        >>> report.tasks["kind"].score.value
         1.0
     """
-    check_name("protocol", protocol, get_args(Protocol))
-    features = features or ("feature-map" if protocol == "feature-dropout" else "pooled")
     extractor = open_encoder(encoder, features, dim=dim).at_size(image_size)
     table = None if labels is None else read_labels(labels, only=task, group=group, targets=True)
     group = own_group(extractor, data, group, labels=table)
@@ -115,67 +86,24 @@ def probe(
     if split:
         sets = _split(extractor, data, train_data, table, group, max_examples, quiet=quiet)
     else:
-        if train_data is not None:
-            train = extractor.open(train_data, group=group, quiet=quiet)
-        elif extractor.run is not None:
-            train = training_data(extractor.run, group=group, quiet=quiet)
-        else:
-            raise ValueError(
-                f"{extractor.name} is not a widefield run: give data to fit on, "
-                f"{option('train_data', 'DATA')}"
-            )
-        test = extractor.open(
-            test_source(extractor, data),
-            like=train,
-            group=group,
-            quiet=quiet,
-            max_examples=max_examples,
-            seed=_seed(extractor),
-            held_out=True,
-        )
-        sets = TrainTest(train=train, test=test)
+        sets = _open(extractor, data, train_data, group, max_examples, quiet=quiet)
     sets = _with_shared_tasks(sets, task)
     train, test = sets.train, sets.test
-    policy: str | None = None
-    score_both: ScoreReadouts = score_readouts
-    if protocol == "feature-dropout":
-        if train.targets:
-            raise ValueError(
-                "the protocol feature-dropout takes classes only: choose "
-                f"{option('protocol', 'linear')}, or a {option('task')} of classes"
-            )
-        policy, views = training_views(extractor, train)
-        score_both = partial(score_readouts_by_sgd, views=views)
-    early = (*extractor.notes, *overlap_note(test, train), *data_notes(train, test))
-    extractor = extractor.ready(train, notes=early, on_note=on_note, quiet=quiet)
+    overlap = overlap_note(test, train)
+    notes = (*extractor.notes, *overlap, *data_notes(train, test))
+    extractor = extractor.ready(train, notes=notes, on_note=on_note, quiet=quiet)
     wide = wide_of(extractor, train) if floors else None
-    scores, wide_scores = score_both(extractor, wide, sets, seed)
-    floor_scores: dict[str, TaskScores] = {}
-    if floors:
-        floor_scores = measure_floors(
-            partial(best_readout, score_readouts=score_both, data=sets, seed=seed),
-            pixels=(FeatureExtractor(name="pixels"), None),
-            untrained=untrained_readouts(extractor, train),
-        )
-        floor_scores["majority"] = dict(
-            majority(*sets.class_ids(), classes=sets.class_counts, groups=sets.groups)
-        )
-        floor_scores["mean"] = dict(mean_floor(train.targets, test.targets, groups=sets.groups))
-    copies = apart(sets)
-    if copies is not None:
-        found = {} if copies.data is None else score_both(extractor, None, copies.data, seed)[0]
-        copies_note = copies.note(dict(map(_interval_of, found.values())))
+    outcomes, wide_outcomes = score_readouts((extractor, wide), sets, seed)
+    floor = score_floors(extractor, sets, seed) if floors else {}
     return ProbeReport(
         encoder=extractor.name,
-        protocol=protocol,
         features=features,
-        views=policy,
         fitted_on=train.spec,
         scored_on=test.spec,
         notes=(
             *([_split_note(data)] if split else []),
-            *overlap_note(test, train),
-            *([] if copies is None else [copies_note]),
+            *overlap,
+            *_copies_note(extractor, sets, seed),
             *extractor.notes,
             # Of a readout that was fitted here: on which examples.
             *([] if wide is None or extractor.readout else [wide.notes[-1]]),
@@ -183,36 +111,54 @@ def probe(
         ),
         train_test_overlap=_train_test_overlap(extractor, test),
         tasks={
-            t: TaskProbe(
-                score=score,
-                wide=cast(Score | None, wide_scores.get(t)),
-                classes=train.classes[t],
-                floor={name: cast(Score, row[t]) for name, row in floor_scores.items() if t in row},
-            )
-            for t, score in scores.items()
-            if isinstance(score, Score)
-        },
-        targets={
-            t: TargetProbe(
-                score=score,
-                wide=cast(TargetScore | None, wide_scores.get(t)),
-                floor={
-                    name: cast(TargetScore, row[t])
-                    for name, row in floor_scores.items()
-                    if t in row
-                },
-            )
-            for t, score in scores.items()
-            if isinstance(score, TargetScore)
+            name: ProbedTask(score=outcome, wide=wide_outcomes.get(name), floor=floor.get(name, {}))
+            for name, outcome in outcomes.items()
         },
     )
 
 
-def _interval_of(score: AnyScore) -> tuple[str, tuple[float, float, float]]:
-    """Return the task, with the measure unless it is the accuracy, and the score's interval."""
-    if isinstance(score, Score):
-        return score.task, (score.accuracy, score.low, score.high)
-    return f"{score.task} {MEASURES[score.kind]}", score.score
+def _copies_note(extractor: FeatureExtractor, sets: TrainTest, seed: int) -> list[str]:
+    """Return a note on test examples that are near-copies, with the scores without them."""
+    copies = apart(sets)
+    if copies is None:
+        return []
+    found = {} if copies.data is None else score_readouts((extractor, None), copies.data, seed)[0]
+    intervals = {}
+    for task, outcome in found.items():
+        name = task if outcome.measure == "accuracy" else f"{task} {outcome.measure}"
+        intervals[name] = (outcome.value, *outcome.interval)
+    return [copies.note(intervals)]
+
+
+def _open(
+    extractor: FeatureExtractor,
+    data: Data | None,
+    train_data: Data | None,
+    group: str | None,
+    max_examples: int | None,
+    *,
+    quiet: bool,
+) -> TrainTest:
+    """Open the data to fit on, by default those of the run, and others to score on."""
+    if train_data is not None:
+        train = extractor.open(train_data, group=group, quiet=quiet)
+    elif extractor.run is not None:
+        train = training_data(extractor.run, group=group, quiet=quiet)
+    else:
+        raise ValueError(
+            f"{extractor.name} is not a widefield run: give data to fit on, "
+            f"{option('train_data', 'DATA')}"
+        )
+    test = extractor.open(
+        test_source(extractor, data),
+        like=train,
+        group=group,
+        quiet=quiet,
+        max_examples=max_examples,
+        seed=_seed(extractor),
+        held_out=True,
+    )
+    return TrainTest(train=train, test=test)
 
 
 def _needs_split(extractor: FeatureExtractor, data: Data | None, train_data: Data | None) -> bool:

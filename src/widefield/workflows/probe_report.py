@@ -1,72 +1,73 @@
-"""Scores of frozen features on each task, beside their floors."""
+"""Outcomes of probes on each task, beside their floors."""
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from widefield.core.types import Score
 from widefield.inference.features import FeatureKind
-from widefield.probes.target_scores import MEASURES, TargetScore
+from widefield.probes.outcome import Outcome
 from widefield.report.notebook import notebook_html, percents
 
-Protocol = Literal["linear", "feature-dropout"]
-AnyScore = Score | TargetScore
-"""Scores of classes, or of a number or several labels."""
-TaskScores = dict[str, AnyScore]
-"""Task -> score."""
-
-_COLUMNS = ("task", "linear probe %", "low", "high", "kNN %")
-"""Columns of the table in Jupyter, without floors."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class TaskProbe:
-    """Scores of the encoder and the floors on one task."""
+class ProbedTask:
+    """Outcomes of the encoder and of the floors on one task."""
 
-    score: Score
-    wide: Score | None
-    """Score of wide features, beside that of pooled ones; None for other features, without floors
-    and for encoders without stages."""
-    classes: tuple[str, ...]
-    floor: dict[str, Score]
-    """Scores of the same probe on raw `pixels`, on a `random` encoder of the architecture, of the
-    better of its usual initializations and the better of its pooled and wide features, and of
-    the `majority` class."""
+    score: Outcome
+    wide: Outcome | None = None
+    """Of wide features, beside that of pooled ones; None for other features, without floors and
+    for encoders without stages."""
+    floor: dict[str, Outcome] = field(default_factory=dict)
+    """Of the same probe on raw `pixels` and on a `random` encoder of the architecture, of the
+    better of its usual initializations and the better of its pooled and wide features; and of
+    predicting the `majority` class, or the `mean` of the training examples."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, task: str) -> dict[str, Any]:
         """Return plain values, as `widefield probe --json` prints them."""
-        floor = {name: score.accuracy for name, score in self.floor.items()}
-        recall = dict(zip(self.classes, self.score.recall, strict=True))
-        wide = None if self.wide is None else self.wide.accuracy
-        return {**asdict(self.score), "recall": recall, "wide": wide, "floor": floor}
+        found, wide = self.score.to_json(), None if self.wide is None else self.wide.value
+        if self.score.measure != "accuracy":
+            floors = {name: floor.to_json() for name, floor in self.floor.items()}
+            return {**found, "wide": wide, "floor": floors}
+        values = {name: floor.value for name, floor in self.floor.items()}
+        return {"task": task, **found, "wide": wide, "floor": values}
 
+    def rows(self, task: str) -> list[list[str]]:
+        """Return the rows of the table of `ProbeReport.tables`."""
+        if self.score.measure == "accuracy":
+            value, low, high, knn = percents(*self.score.estimate(), self.score.knn)
+            others = [*([] if self.wide is None else [self.wide]), *self.floor.values()]
+            return [[task, f"{value}  [{low}, {high}]", knn, *percents(*(x.value for x in others))]]
+        has_parts = self.score.measure != "R2"
+        rows = [self._row(f"{task}: {self.score.measure}", self.score, self.wide, self.floor)]
+        for name, part in self.score.parts.items():
+            floors = {f: x.parts[name] for f, x in self.floor.items()}
+            title = f"  {name}" if has_parts else f"{task}: {name}"
+            rows.append(self._row(title, part, None, floors))
+        return rows
 
-@dataclass(frozen=True, kw_only=True)
-class TargetProbe:
-    """Scores of the encoder and the floors on a number, or several labels, of each example."""
+    def _row(
+        self, title: str, score: Outcome, wide: Outcome | None, floors: dict[str, Outcome]
+    ) -> list[str]:
+        value, low, high = (f"{x:.4g}" for x in score.estimate())
+        digits = ".4g" if score.measure == "mean absolute error" else ".3f"
+        cells = [] if self.wide is None else ["" if wide is None else f"{wide.value:.3f}"]
+        others = [f"{floor.value:{digits}}" for floor in floors.values()]
+        return [title, f"{value}  [{low}, {high}]", *cells, *others]
 
-    score: TargetScore
-    wide: TargetScore | None
-    """Score of wide features, as in `TaskProbe`."""
-    floor: dict[str, TargetScore]
-    """Scores of the same probe on raw `pixels` and on the best `random` encoder, and of predicting
-    the `mean` of the training examples."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, as `widefield probe --json` prints them."""
-        floor = {name: score.to_json() for name, score in self.floor.items()}
-        wide = None if self.wide is None else self.wide.accuracy
-        return {**self.score.to_json(), "wide": wide, "floor": floor}
+    def line(self, task: str) -> str:
+        """Return the balanced accuracy of a task of classes, and its lowest recall."""
+        recall = {name: part.value for name, part in self.score.parts.items() if len(part)}
+        worst = min(recall, key=recall.__getitem__)
+        balanced, lowest = percents(self.score.balanced, recall[worst])
+        return f"{task}: balanced accuracy {balanced} %, lowest recall {lowest} % ({worst})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeReport:
-    """Scores on every task, and what they were measured on."""
+    """Outcomes on every task, and what they were measured on."""
 
     encoder: str
-    protocol: Protocol
     features: FeatureKind
-    views: str | None
-    """Policy that augmented the training images; None if they were plain."""
     fitted_on: str
     scored_on: str
     train_test_overlap: int
@@ -74,38 +75,59 @@ class ProbeReport:
     notes: tuple[str, ...]
     """Overlap of training and test examples, which weights these are, and what was skipped in
     reading the images."""
-    tasks: dict[str, TaskProbe]
-    """Tasks of classes."""
-    targets: dict[str, TargetProbe]
-    """Tasks of a number, or of several labels, of each example."""
+    tasks: dict[str, ProbedTask]
+    """Tasks of classes, then those of a number, or of several labels, of each example."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield probe --json` prints them."""
-        tasks = {task: probe.to_json() for task, probe in self.tasks.items()}
-        targets = {task: probe.to_json() for task, probe in self.targets.items()}
-        return {**vars(self), "notes": list(self.notes), "tasks": tasks, "targets": targets}
+        classes, targets = (
+            {name: task.to_json(name) for name, task in part.items()} for part in self._by_measure()
+        )
+        return {
+            "encoder": self.encoder,
+            "protocol": "linear",
+            "features": self.features,
+            "views": None,
+            "fitted_on": self.fitted_on,
+            "scored_on": self.scored_on,
+            "train_test_overlap": self.train_test_overlap,
+            "notes": list(self.notes),
+            "tasks": classes,
+            "targets": targets,
+        }
+
+    def _by_measure(self) -> tuple[dict[str, ProbedTask], dict[str, ProbedTask]]:
+        """Return the tasks of classes, and the others."""
+        classes = {n: t for n, t in self.tasks.items() if t.score.measure == "accuracy"}
+        return classes, {n: t for n, t in self.tasks.items() if n not in classes}
+
+    def tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
+        """Return a title, the columns and the rows of classes, and of numbers and labels."""
+        title = f"{self.encoder}, scored on {self.scored_on}"
+        heads = (
+            (["task", "linear-probe accuracy %  [95 %]", "kNN accuracy %"], " %"),
+            (["target", "ridge probe  [95 %]"], ""),
+        )
+        return [
+            (title, self._columns(tasks, *head), self._rows(tasks))
+            for tasks, head in zip(self._by_measure(), heads, strict=True)
+            if tasks
+        ]
+
+    def _columns(self, tasks: dict[str, ProbedTask], first: Sequence[str], unit: str) -> list[str]:
+        task = next(iter(tasks.values()))
+        wide = [] if task.wide is None else [f"wide features{unit}"]
+        return [*first, *wide, *(f"floor: {name}{unit}" for name in task.floor)]
+
+    def _rows(self, tasks: dict[str, ProbedTask]) -> list[list[str]]:
+        return [row for name, task in tasks.items() for row in task.rows(name)]
+
+    def lines(self) -> list[str]:
+        """Return a line on each task of classes."""
+        return [task.line(name) for name, task in self._by_measure()[0].items()]
 
     def _repr_html_(self) -> str:
-        """Return the scores as a table, for Jupyter."""
-        rows = [
-            [
-                name,
-                *percents(task.score.accuracy, task.score.low, task.score.high, task.score.knn),
-                *percents(*(floor.accuracy for floor in task.floor.values())),
-            ]
-            for name, task in self.tasks.items()
-        ] + [
-            [
-                f"{name} ({MEASURES[target.score.kind]})",
-                *percents(*target.score.score),
-                "",
-                *percents(*(floor.accuracy for floor in target.floor.values())),
-            ]
-            for name, target in self.targets.items()
-        ]
-        last = " or ".join(["majority"] * bool(self.tasks) + ["mean"] * bool(self.targets))
-        has_floors = bool(rows) and len(rows[0]) > len(_COLUMNS)
-        floors = [f"{name} %" for name in ("pixels", "random", last)] * has_floors
-        columns = [*_COLUMNS, *floors]
-        title = f"{self.encoder}, {self.features} features, scored on {self.scored_on}"
-        return notebook_html(title, columns, rows, self.notes)
+        """Return the tables and lines, for Jupyter."""
+        tables = [notebook_html(*table) for table in self.tables()]
+        title = f"{self.features} features, fitted on {self.fitted_on}"
+        return "".join([*tables, notebook_html(title, lines=(*self.lines(), *self.notes))])

@@ -5,18 +5,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from widefield.probes.target_scores import r2_values
 
 from widefield.audits.audit import audit
 from widefield.audits.page import audit_page
 from widefield.audits.result import read_findings
-from widefield.audits.verdict import ProbeResult, audit_task, packed
-from widefield.probes.target_scores import r2_values
+from widefield.audits.verdict import audit_task, packed
+from widefield.probes.outcome import Outcome
 
 
-def _result(noise: float) -> ProbeResult:
+def _result(noise: float) -> Outcome:
     rng = np.random.default_rng(0)
     y = rng.normal(size=300)
-    return ProbeResult(hits=r2_values(y, y + noise * rng.normal(size=300)), knn=None)
+    return Outcome(values=r2_values(y, y + noise * rng.normal(size=300)), knn=None)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def test_a_number_is_judged_between_floor_and_ceiling(noise: float, verdict: str
     assert found.low < found.accuracy < found.high
     assert found.knn is None
     assert found.line().startswith(f"age (R2): {verdict}")
-    assert np.allclose(found.hits(), _result(noise).hits, rtol=1e-6)
+    assert np.allclose(found.hits(), _result(noise).values, rtol=1e-6)
     other = audit_task("age", _result(0.3), floors, _result(0.05), classes=0, measure="R2")
     higher = "higher" if noise < 0.3 else "lower"
     assert found.difference_from(other).verdict == higher

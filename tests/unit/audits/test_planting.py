@@ -11,11 +11,12 @@ from made_audit import task
 from widefield.audits import planting
 from widefield.audits.bounds import AuditOptions, Bounds
 from widefield.audits.planting import GRADES, MIDDLE, audit_plant
-from widefield.audits.verdict import ProbeResult, TaskAudit
+from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
 from widefield.data.planted import PLANTS, AudioFeature, Digits, ImageFeature, Shapes, read_plant
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.splits import TrainTest
+from widefield.probes.outcome import Outcome
 from widefield.probes.verdicts import ShareVerdict
 
 OPTIONS = AuditOptions(cache=None, seed=0, log=lambda text: None)
@@ -56,15 +57,15 @@ def known_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> list[Bounds]:
         found = []
         for grade in grades:
-            floor = ProbeResult(hits=np.arange(len(grade.test)) % 3 == 0, knn=1 / 3)
-            top = ProbeResult(hits=np.ones(len(grade.test), bool), knn=1.0)
+            floor = Outcome(values=np.arange(len(grade.test)) % 3 == 0, knn=1 / 3)
+            top = Outcome(values=np.ones(len(grade.test), bool), knn=1.0)
             found.append(Bounds(floors={"pixels": floor, "random": floor}, ceiling=top))
         return found
 
     monkeypatch.setattr(planting, "graded_bounds", bounds)
 
 
-NOTHING = ProbeResult(hits=np.zeros(1, bool), knn=0.0)
+NOTHING = Outcome(values=np.zeros(1, bool), knn=0.0)
 
 
 def audited(encoder: nn.Module) -> planting.PlantAudit:

@@ -40,5 +40,5 @@ def test_a_task_is_probed_alike_alone_and_beside_another() -> None:
         together = probe_tasks(noisy_features, data)
         for task, result in together.items():
             alone = probe_tasks(noisy_features, data.only(task))
-            np.testing.assert_array_equal(alone[task].hits, result.hits)
+            np.testing.assert_array_equal(alone[task].values, result.values)
             assert alone[task].knn == result.knn

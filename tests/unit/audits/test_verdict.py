@@ -4,15 +4,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from widefield.audits.verdict import ProbeResult, TaskAudit
+from widefield.audits.verdict import TaskAudit
 from widefield.audits.verdict import audit_task as judged
+from widefield.probes.outcome import Outcome
 from widefield.probes.paired import wilson
 from widefield.probes.verdicts import EASY, LEARNED, MIN_GAP, WEAKENED, name_share
 
 
-def probed(accuracy: float, n: int = 1000, seed: int = 0) -> ProbeResult:
+def probed(accuracy: float, n: int = 1000, seed: int = 0) -> Outcome:
     hits = np.arange(n) < round(accuracy * n)
-    return ProbeResult(hits=np.random.default_rng(seed).permutation(hits), knn=accuracy)
+    return Outcome(values=np.random.default_rng(seed).permutation(hits), knn=accuracy)
 
 
 def verdict(encoder: float, pixels: float, random: float, ceiling: float, n: int = 1000):
@@ -145,7 +146,7 @@ def test_differences_are_paired_example_by_example(before: float, after: float, 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=40))
 def test_an_audit_keeps_which_examples_are_read(hits: list[bool]) -> None:
-    probe = ProbeResult(hits=np.array(hits), knn=0.5)
+    probe = Outcome(values=np.array(hits), knn=0.5)
     audit = judged("t", probe, {"pixels": probe}, probe, classes=2)
     assert audit.hits().tolist() == hits
 
@@ -154,8 +155,8 @@ def staged(encoder: float, pixels: float, ceiling: float, best: float, untrained
     """The verdict on a task of ten classes with one stage beside the pooled features."""
     floors = {"pixels": probed(pixels, seed=1), "majority": probed(0.1, seed=2)}
     stages = {
-        "s1@4": (probed(best, seed=5).hits, probed(untrained, seed=6).hits),
-        "s2@1": (probed(0.1, seed=7).hits, probed(0.1, seed=8).hits),
+        "s1@4": (probed(best, seed=5).values, probed(untrained, seed=6).values),
+        "s2@1": (probed(0.1, seed=7).values, probed(0.1, seed=8).values),
     }
     parts = (probed(encoder, seed=3), floors, probed(ceiling, seed=4))
     return judged("t", *parts, classes=10, stages=stages)
@@ -217,9 +218,9 @@ def test_the_wide_readout_finds_a_hidden_feature_where_it_is_above_the_floor(
 ) -> None:
     """The best stage has less than the features; that of the untrained network has 90 %."""
     floors = {"random": probed(floor, 5000, 1), "majority": probed(0.1, 5000, 2)}
-    stages = {"s1@4": (probed(0.2, 5000, 5).hits, probed(0.9, 5000, 6).hits)}
+    stages = {"s1@4": (probed(0.2, 5000, 5).values, probed(0.9, 5000, 6).values)}
     parts = (probed(encoder, 5000, 3), floors, probed(ceiling, 5000, 4))
-    found = judged("t", *parts, classes=10, stages=stages, wide=probed(wide, 5000, 7).hits)
+    found = judged("t", *parts, classes=10, stages=stages, wide=probed(wide, 5000, 7).values)
     assert found.verdict == word
     assert found.wide == pytest.approx(wide)
     if word in ("hidden", "lost"):

@@ -7,11 +7,12 @@ import pytest
 
 from widefield.audits import bounds as audit_bounds
 from widefield.audits.bounds import Bounds, audit_tasks
-from widefield.audits.verdict import Outcomes, ProbeResult
+from widefield.audits.verdict import Outcomes
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.splits import TrainTest
+from widefield.probes.outcome import Outcome
 
 TEST = 200
 ENCODER = FeatureExtractor(name="e", encoder=build_encoder("resnet-tiny", image_size=16, seed=0))
@@ -35,7 +36,7 @@ def hits(accuracy: float) -> Outcomes:
 
 def bounds(floor: float, stage: str) -> dict[str, Bounds]:
     """Bounds with one stage of the untrained network, so that one of the encoder counts."""
-    results = {name: ProbeResult(hits=hits(x), knn=x) for name, x in (("random", floor), ("c", 1))}
+    results = {name: Outcome(values=hits(x), knn=x) for name, x in (("random", floor), ("c", 1))}
     return {
         "place": Bounds(
             floors={"random": results["random"]}, ceiling=results["c"], stages={stage: hits(0.9)}

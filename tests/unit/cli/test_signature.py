@@ -73,8 +73,7 @@ def test_types_are_those_of_words() -> None:
     assert kinds["data"] == str | None
     assert kinds["labels"] == Path | None
     assert kinds["max_examples"] == int | None
-    assert kinds["protocol"] == typing.Literal["linear", "feature-dropout"]
-    assert kinds["features"] == typing.Literal["pooled", "wide", "feature-map", "projected"] | None
+    assert kinds["features"] == typing.Literal["pooled", "wide", "feature-map", "projected"]
     assert typing.get_args(command_of("demo").parameters["out"].annotation)[0] is Path
 
 

@@ -94,7 +94,7 @@ def test_classify_takes_a_frame() -> None:
     names = [f"row {i}" for i in (0, 1, 2, 37, 38, 39)]
     labels = ["dark"] * 3 + ["light"] * 3
     found = [
-        widefield.classify("pixels", IMAGES, labels=given, quiet=True).probabilities
+        widefield.classify("pixels", IMAGES, labels=given, quiet=True).values
         for given in (dict(zip(names, labels, strict=True)), Frame(path=names, label=labels))
     ]
     assert np.array_equal(*found)

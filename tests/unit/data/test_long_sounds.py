@@ -104,10 +104,10 @@ def test_features_are_those_of_the_whole_recording_in_every_command() -> None:
     y = found.dataset.labels["class"]
     assert (y[found.graph.index[:, 0]] == y).all()
     labels = {f"row {row}": "abc"[row // 5] for row in (0, 1, 5, 6, 10, 11)}
-    predicted = classify("pixels", one_second, labels=labels, quiet=True).probabilities
+    predicted = classify("pixels", one_second, labels=labels, quiet=True).values
     assert predicted.argmax(1).tolist() == [0] * 5 + [1] * 5 + [2] * 5
     halves = split_by_hash(open_dataset(padded("zeros after it", each=20), **FORM))
-    assert probe_tasks(extractor.features, halves)["class"].hits.all()
+    assert probe_tasks(extractor.features, halves)["class"].values.all()
 
 
 class Moments(nn.Module):

@@ -131,7 +131,7 @@ def test_the_low_bits_carry_the_task(tmp_path):
         run = tmp_path / name
         pretrain(train, out=run, **settings)
         report = probe(run, test, train_data=train, floors=False, quiet=True)
-        accuracy[name] = report.tasks["grating"].score.accuracy
+        accuracy[name] = report.tasks["grating"].score.value
     assert accuracy["16 bits"] > 0.9
     assert 0.35 < accuracy["8 bits"] < 0.65
     form = RunFolder(path=tmp_path / "16 bits").form().black_white

@@ -5,7 +5,14 @@ import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 
-from widefield.metrics import Graph, graph, graph_overlap, nearest_neighbors, neighbor_graph
+from widefield.metrics import (
+    Graph,
+    graph,
+    graph_overlap,
+    nearest_neighbors,
+    neighbor_graph,
+    neighbors,
+)
 
 
 def rows(n: int, dim: int = 5) -> torch.Tensor:
@@ -19,8 +26,9 @@ def test_the_graph_is_scikit_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.index.tolist() == index.tolist()
     assert found.distance == pytest.approx(distance, abs=1e-5)
     assert (len(found), found.k) == (70, 6)
-    monkeypatch.setattr(graph, "_SIMILARITIES", 70 * 9)
-    monkeypatch.setattr(graph, "_MIN_ROWS", 1)
+    monkeypatch.setattr(neighbors, "_SIMILARITIES", 70 * 9)
+    monkeypatch.setattr(neighbors, "_MIN_ROWS", 1)
+    monkeypatch.setattr(graph, "_VALUES", 70 * 9)
     assert neighbor_graph(rows(70), 6).index.tolist() == index.tolist()
 
 

@@ -12,6 +12,7 @@ def test_neighbors_are_scikit_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = found.kneighbors(return_distance=False)  # without an argument: not of itself
     assert nearest_neighbors(h, 6).tolist() == expected.tolist()
     monkeypatch.setattr(neighbors, "_SIMILARITIES", 70 * 9)
+    monkeypatch.setattr(neighbors, "_MIN_ROWS", 1)
     assert nearest_neighbors(h, 6).tolist() == expected.tolist()
 
 

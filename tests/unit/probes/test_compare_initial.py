@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import Encoder, build_encoder
 from widefield.probes import pixels
-from widefield.probes.comparison import Comparison, compare, compare_with_baseline
+from widefield.probes.compare import compare, compare_with_baseline
+from widefield.probes.comparison import Comparison
 from widefield.probes.label_free import Images
 
 CPU = torch.device("cpu")

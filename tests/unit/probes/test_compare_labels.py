@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from widefield.data import Dataset, open_dataset
-from widefield.probes.comparison import Comparison, compare, compare_with_baseline
+from widefield.probes.compare import compare, compare_with_baseline
+from widefield.probes.comparison import Comparison
 from widefield.probes.label_free import Images
 from widefield.probes.paired import PairedDifference
 
@@ -51,10 +52,17 @@ def compared(
     trained: Tensor, untrained: list[Tensor], raw: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> Comparison:
     """Compare encoders whose features of any images are these."""
-    monkeypatch.setattr("widefield.probes.comparison.pixels", lambda images: raw)
+    monkeypatch.setattr("widefield.probes.compare.pixels", lambda images: raw)
     data = texture()
-    starts = [lambda images, h=h: h for h in untrained]
-    return compare(starts, lambda images: trained, data.images, data.labels, baseline="untrained")
+    first, *others = [lambda images, h=h: h for h in untrained]
+    return compare(
+        first,
+        lambda images: trained,
+        data.images,
+        data.labels,
+        others=(others, ()),
+        baseline="untrained",
+    )
 
 
 def features(share: float, seed: int) -> Tensor:
@@ -102,7 +110,7 @@ def test_without_labels_no_other_start_is_even_asked_for() -> None:
     def flat(images: Images) -> Tensor:
         return torch.from_numpy(images.reshape(len(images), -1) / 255).float()
 
-    found = compare([flat, refuse], flat, texture().images, baseline="untrained")
+    found = compare(flat, flat, texture().images, others=([refuse], ()), baseline="untrained")
     assert (found.linear, found.knn, found.pixels) == ({}, {}, {})
 
 

@@ -11,12 +11,8 @@ from torch import Tensor, nn
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import build_encoder
 from widefield.probes import extract
-from widefield.probes.comparison import (
-    IMAGE_COUNTS,
-    Comparison,
-    compare,
-    compare_with_baseline,
-)
+from widefield.probes.compare import IMAGE_COUNTS, compare, compare_with_baseline
+from widefield.probes.comparison import Comparison
 from widefield.probes.paired import PairedDifference
 from widefield.probes.verdicts import (
     MIN_INCREASE,

@@ -9,8 +9,8 @@ from torch import nn
 
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
-from widefield.probes.comparison import compare_with_baseline
-from widefield.probes.data_statistics import keeps_statistics, with_data_statistics
+from widefield.probes.compare import compare_with_baseline
+from widefield.probes.untrained import keeps_statistics, with_data_statistics
 
 CPU = torch.device("cpu")
 

@@ -7,6 +7,7 @@ import torch
 from widefield.probes import fit_linear, pixels
 from widefield.probes.design import DenseDesign, RotatedDesign
 from widefield.probes.features import byte_pixels
+from widefield.probes.standardize import Standardization
 
 
 def made_images(n: int, seed: int = 0) -> tuple[np.ndarray, torch.Tensor]:
@@ -31,7 +32,7 @@ def test_products_in_blocks_are_those_of_the_formula(
     z = (h.double() - mean) / scale
     x = torch.cat([z @ axes.double(), torch.ones(60, 1)], dim=1)
     variance = x[:, :-1].square().mean(0).float()
-    design = RotatedDesign(h, mean, scale, axes, variance)
+    design = RotatedDesign(h, Standardization(mean, scale), axes, variance)
     weight = torch.randn(2, 3, 31, generator=generator)
     residual = torch.randn(2, 3, 60, generator=generator)
     for got, expected in (
@@ -62,7 +63,7 @@ def test_a_probe_on_bytes_is_the_probe_on_floats(monkeypatch: pytest.MonkeyPatch
     # Pixels are stored with the channels last, in 255 steps.
     weight = 255 * found[3].weight.view(3, 4, 5, 3).permute(0, 3, 1, 2).flatten(1)
     torch.testing.assert_close(weight, found[0].weight, rtol=0.01, atol=0.01)
-    assert 0.5 < found[0].accuracy < 1
+    assert 0.5 < found[0].outcome.value < 1
 
 
 def test_pixels_that_are_averaged_or_have_more_bits_are_floats() -> None:

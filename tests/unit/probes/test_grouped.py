@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 
 from widefield.probes.few_labels import fit_few_labels
-from widefield.probes.folds import group_folds, groups_of_class, smallest_class
-from widefield.probes.linear import _stratified_fifth, fit_linear
+from widefield.probes.folds import group_folds, groups_of_class, smallest_class, validation_split
+from widefield.probes.linear import fit_linear
 from widefield.probes.paired import share_interval, wilson
 from widefield.probes.suggest import suggest
 
@@ -85,15 +85,15 @@ def test_folds_divide_no_group_and_leave_every_class(folds: int, classes: int, s
 def test_the_validation_share_has_whole_groups() -> None:
     groups = np.arange(200) // 8
     y = torch.from_numpy(groups % 3)
-    part = _stratified_fifth(torch.stack([y, y]), 0, groups)
+    part = validation_split(torch.stack([y, y]), 0, groups)
     for row in part:
         assert all(len(set(row[groups == g].tolist())) == 1 for g in range(25))
         assert 0.1 < row.float().mean() < 0.3
         assert len(set(y[~row].tolist())) == 3
-    plain = _stratified_fifth(y[None], 0)[0]
+    plain = validation_split(y[None], 0)[0]
     assert any(len(set(plain[groups == g].tolist())) == 2 for g in range(25))  # the control
     alone = np.arange(200) // 100  # one group a class: examples are held out
-    assert _stratified_fifth(torch.from_numpy(alone)[None], 0, alone).sum() == 40
+    assert validation_split(torch.from_numpy(alone)[None], 0, alone).sum() == 40
 
 
 def memory(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -120,13 +120,11 @@ def test_few_labels_are_held_out_with_their_group() -> None:
     grouped, plain = (
         fit_few_labels(h, np.arange(144), y, classes=2, groups=ids) for ids in (groups, None)
     )
-    assert grouped.held_out is not None
-    assert plain.held_out is not None
-    low, high = share_interval(grouped.held_out == y, groups)
+    low, high = share_interval(grouped.held_out.argmax(1) == y, groups)
     assert low < 0.5 < high
-    assert (plain.held_out == y).mean() > 0.95  # the control
-    assert np.abs(grouped.probabilities - 0.5).mean() < np.abs(plain.probabilities - 0.5).mean()
-    assert fit_few_labels(h, np.arange(144), y, classes=2, groups=y).held_out is None
+    assert (plain.held_out.argmax(1) == y).mean() > 0.95  # the control
+    assert np.abs(grouped.predicted - 0.5).mean() < np.abs(plain.predicted - 0.5).mean()
+    assert not fit_few_labels(h, np.arange(144), y, classes=2, groups=y).tested.any()
 
 
 def test_suggestions_are_of_different_groups() -> None:

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from widefield.metrics import neighbors
 from widefield.probes import knn
 
 
@@ -56,8 +57,9 @@ def test_chunks_and_tasks_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = knn(h[:50], train, h[50:], test, classes={"a": 4, "b": 4})
     assert whole["a"] != whole["b"]
     module = importlib.import_module("widefield.probes.knn")  # the package's name is the function
-    monkeypatch.setattr(module, "_SIMILARITIES", 7 * 50)
-    monkeypatch.setattr(module, "_MIN_ROWS", 1)
+    monkeypatch.setattr(module, "_ROWS", 20)
+    monkeypatch.setattr(neighbors, "_SIMILARITIES", 7 * 50)
+    monkeypatch.setattr(neighbors, "_MIN_ROWS", 1)
     assert knn(h[:50], train, h[50:], test, classes={"a": 4, "b": 4}) == whole
     assert knn(h[:50], train, h[50:], test, classes={"b": 4}) == {"b": whole["b"]}
 

@@ -6,8 +6,9 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 from torch.nn import functional
 
-from widefield.probes import LinearResult, fit_linear
-from widefield.probes.linear import L2_GRID, _stratified_fifth
+from widefield.probes import LinearProbe, fit_linear
+from widefield.probes.folds import validation_split
+from widefield.probes.linear import L2_GRID
 from widefield.probes.paired import wilson
 
 
@@ -32,7 +33,7 @@ def standardized(h: Tensor) -> Tensor:
     return (h - h.mean(0)) / h.std(0, correction=0)
 
 
-def in_standardized(result: LinearResult, h: Tensor) -> tuple[Tensor, Tensor]:
+def in_standardized(result: LinearProbe, h: Tensor) -> tuple[Tensor, Tensor]:
     weight, h = result.weight.double(), h.double()
     return weight * h.std(0, correction=0), result.bias.double() + weight @ h.mean(0)
 
@@ -53,7 +54,7 @@ def test_is_the_optimum_that_scikit_learn_finds(n: int, dim: int, classes: int, 
     assert (weight - their_weight).norm() < gradient / l2
     predicted = (z @ weight.T + bias).argmax(1).numpy()
     assert (predicted == model.predict(z.numpy())).mean() > 0.995
-    assert result.accuracy == pytest.approx(model.score(z.numpy(), y.numpy()), abs=0.005)
+    assert result.outcome.value == pytest.approx(model.score(z.numpy(), y.numpy()), abs=0.005)
     assert result.l2 == l2
 
 
@@ -87,8 +88,8 @@ def test_accuracy_is_that_of_the_returned_weights_on_features_as_given() -> None
     h, y = problem(800)
     result = fit_linear(h[:400], {"t": y[:400]}, h[400:], {"t": y[400:]}, classes={"t": 4})["t"]
     right = int(((h[400:] @ result.weight.T + result.bias).argmax(1) == y[400:]).sum())
-    assert result.accuracy == right / 400
-    assert (result.low, result.high) == wilson(right, 400)
+    assert result.outcome.value == right / 400
+    assert result.outcome.interval == wilson(right, 400)
 
 
 def test_tasks_solved_together_are_the_tasks_solved_alone() -> None:
@@ -100,7 +101,7 @@ def test_tasks_solved_together_are_the_tasks_solved_alone() -> None:
         alone = fit_linear(h, labels, h, labels, classes={task: count}, l2_grid=[1e-3])[task]
         assert together[task].weight.shape == (count, 12)
         torch.testing.assert_close(together[task].weight, alone.weight, rtol=0.02, atol=2e-3)
-        assert together[task].accuracy == pytest.approx(alone.accuracy, abs=0.003)
+        assert together[task].outcome.value == pytest.approx(alone.outcome.value, abs=0.003)
 
 
 def test_a_grid_solved_in_parts_is_the_same_grid(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +137,7 @@ def test_a_hardly_penalized_separable_task_stays_finite() -> None:
     h = torch.cat([torch.eye(4) * 1e3] * 10)
     y = {"t": torch.arange(40) % 4}
     result = fit_linear(h, y, h, y, classes={"t": 4}, l2_grid=[1e-12])["t"]
-    assert result.accuracy == 1.0
+    assert result.outcome.value == 1.0
     assert result.weight.isfinite().all()
 
 
@@ -144,17 +145,17 @@ def test_validation_accuracy_is_measured_on_examples_left_out() -> None:
     generator = torch.Generator().manual_seed(0)
     h, y = torch.randn(100, 300, generator=generator), torch.arange(100) % 2
     result = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 2}, l2_grid=[1e-5])["t"]
-    assert result.accuracy == 1.0  # these labels mean nothing, but were learned by heart
+    assert result.outcome.value == 1.0  # these labels mean nothing, but were learned by heart
     assert 0.2 < result.validation[1e-5] < 0.8
 
 
 def test_the_split_takes_a_fifth_of_every_class() -> None:
     first = torch.tensor([0] * 50 + [1] * 10 + [2] * 3 + [3] * 2)
     target = torch.stack([first, first.flip(0)])
-    held_out = _stratified_fifth(target, 0)
+    held_out = validation_split(target, 0)
     for labels, held in zip(target, held_out, strict=True):
         assert [int(held[labels == k].sum()) for k in range(4)] == [10, 2, 1, 1]
-    other = _stratified_fifth(target, 1)
+    other = validation_split(target, 1)
     assert not torch.equal(held_out, other)
 
 
@@ -181,7 +182,7 @@ def test_constant_features_change_nothing() -> None:
     torch.testing.assert_close(padded["t"].weight[:, :12], plain.weight, rtol=0.02, atol=2e-3)
     dead = torch.ones(400, 5)
     result = fit_linear(dead, {"t": y}, dead, {"t": y}, classes={"t": 4})["t"]
-    assert result.accuracy == pytest.approx(float((y == y.mode().values).float().mean()))
+    assert result.outcome.value == pytest.approx(float((y == y.mode().values).float().mean()))
 
 
 @pytest.mark.parametrize("failing", [(torch.float32,), (torch.float32, torch.float64)])
@@ -200,7 +201,7 @@ def test_eigenvectors_that_lapack_does_not_reach_are_not_needed(
 
     monkeypatch.setattr(torch.linalg, "eigh", gives_up)
     again = fit_linear(h, {"task": y}, h, {"task": y}, classes=sizes, l2_grid=[1e-2])["task"]
-    assert again.accuracy == found.accuracy
+    assert again.outcome.value == found.outcome.value
     assert torch.equal(again.predicted, found.predicted)
     gap = (a - b for a, b in zip(in_standardized(again, h), in_standardized(found, h), strict=True))
     assert all(part.norm() < 3e-2 for part in gap)  # each within 1.5e-4 / l2 of the optimum
@@ -215,7 +216,7 @@ def test_reduced_precision_of_matrix_products_does_no_harm() -> None:
         rough = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 4}, l2_grid=[1e-2])["t"]
     finally:
         torch.set_float32_matmul_precision(before)
-    assert rough.accuracy == pytest.approx(exact.accuracy, abs=0.01)
+    assert rough.outcome.value == pytest.approx(exact.outcome.value, abs=0.01)
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(0, 10), (3, 10), (10, 10), (731, 1000)])
@@ -286,7 +287,7 @@ def test_where_lapack_fails_in_single_precision_the_probe_does_not(
 
     monkeypatch.setattr(torch.linalg, "eigh", fails)
     found = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 4})["t"]
-    assert found.accuracy == pytest.approx(expected.accuracy, abs=0.005)
+    assert found.outcome.value == pytest.approx(expected.outcome.value, abs=0.005)
     torch.testing.assert_close(found.weight, expected.weight, rtol=0.02, atol=2e-3)
 
 
@@ -297,7 +298,7 @@ def test_the_scale_of_features_changes_no_score(scale: float) -> None:
     plain = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 4}, l2_grid=[1e-2])["t"]
     h = scale * h
     scaled = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 4}, l2_grid=[1e-2])["t"]
-    assert plain.accuracy > 0.4
-    assert scaled.accuracy == pytest.approx(plain.accuracy, abs=0.003)
+    assert plain.outcome.value > 0.4
+    assert scaled.outcome.value == pytest.approx(plain.outcome.value, abs=0.003)
     torch.testing.assert_close(scale * scaled.weight, plain.weight, rtol=0.01, atol=1e-3)
     assert ((h @ scaled.weight.T + scaled.bias).argmax(1) == scaled.predicted).all()

@@ -5,12 +5,12 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from widefield.probes import LinearResult, fit_linear
+from widefield.probes import LinearProbe, fit_linear
 
 POOLED = 8
 
 
-def fit(h: Tensor, y: Tensor, pooled: int | None, **options: list[float]) -> LinearResult:
+def fit(h: Tensor, y: Tensor, pooled: int | None, **options: list[float]) -> LinearProbe:
     half = len(h) // 2
     train, test = {"t": y[:half]}, {"t": y[half:]}
     classes = {"t": int(y.max()) + 1}
@@ -30,23 +30,23 @@ def noisy() -> tuple[Tensor, Tensor]:
 
 def test_noise_beside_pooled_features_costs_little(noisy: tuple[Tensor, Tensor]) -> None:
     h, y = noisy
-    alone = fit(h[:, :POOLED], y, None).accuracy
-    assert fit(h, y, POOLED).accuracy > alone - 0.05
-    assert fit(h, y, None).accuracy < alone - 0.05  # the control: one scale for all columns
+    alone = fit(h[:, :POOLED], y, None).outcome.value
+    assert fit(h, y, POOLED).outcome.value > alone - 0.05
+    assert fit(h, y, None).outcome.value < alone - 0.05  # the control: one scale for all columns
 
 
 def test_a_class_in_the_further_columns_is_found(noisy: tuple[Tensor, Tensor]) -> None:
     h, _ = noisy
     y = (h[:, POOLED] > 0).long()
-    assert fit(h, y, POOLED).accuracy >= fit(h, y, None).accuracy > 0.7
+    assert fit(h, y, POOLED).outcome.value >= fit(h, y, None).outcome.value > 0.7
 
 
 def test_noise_in_pooled_features_costs_little() -> None:
     h = torch.randn(800, 300 + POOLED, generator=torch.Generator().manual_seed(0))
     y = (h[:, 300] > 0).long()
-    alone = fit(h[:, 300:], y, None).accuracy
-    assert fit(h, y, 300).accuracy > alone - 0.05
-    assert fit(h, y, None).accuracy < alone - 0.05  # the control: one scale for all columns
+    alone = fit(h[:, 300:], y, None).outcome.value
+    assert fit(h, y, 300).outcome.value > alone - 0.05
+    assert fit(h, y, None).outcome.value < alone - 0.05  # the control: one scale for all columns
 
 
 def test_each_task_has_the_scale_with_the_least_validation_cross_entropy(

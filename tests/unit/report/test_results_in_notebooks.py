@@ -34,12 +34,12 @@ def test_embedding_probe_classification_and_exploration() -> None:
     embedding = widefield.embed("pixels", data(), quiet=True)
     check(embedding._repr_html_(), "48 x 768 features", "&lt;script&gt;", "<td>2</td>")
     report = widefield.probe("pixels", data(), train_data=data(), quiet=True)
-    check(report._repr_html_(), "&lt;script&gt;", "<th>pixels %</th>", "<td>100.0</td>")
+    check(report._repr_html_(), "&lt;script&gt;", "<th>floor: pixels %</th>", "<td>100.0</td>")
     labels = {f"row {i}": (HOSTILE if i % 2 else "dark") for i in range(12)}
     result = widefield.classify("pixels", {"x": data()["x"]}, labels=labels, quiet=True)
     check(result._repr_html_(), "48 predictions from 12 labels", "recall %", "&lt;script&gt;")
     lone = replace(result, cross_validation=None)
-    check(lone._repr_html_(), "<th>predicted</th>")
+    check(lone._repr_html_(), "no cross-validation: fewer than two classes")
     assert "recall" not in lone._repr_html_()
 
 

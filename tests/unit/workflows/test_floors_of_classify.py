@@ -3,14 +3,15 @@
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
 from widefield.inference.open_encoder import open_encoder
-from widefield.workflows.classify_floors import floor_features
+from widefield.workflows.probe_scores import untrained_readouts
 
 
 def test_wide_floors_name_their_pooled_columns() -> None:
     """A probe of wide features scales the others apart from these."""
     data = open_dataset("photos", max_examples=24, image_size=16)
     encoder = build_encoder("resnet-tiny", image_size=16, seed=0)
-    floors = floor_features(open_encoder(encoder), data)
-    assert floors.keys() == {"raw pixels", "the untrained network"}
-    found = {(h.shape[1] > encoder.dim, pooled) for h, pooled in floors["the untrained network"]}
-    assert found == {(False, None), (True, encoder.dim)}
+    for pooled, wide in untrained_readouts(open_encoder(encoder), data):
+        assert pooled.pooled is None
+        assert pooled.features(data.images).shape == (24, encoder.dim)
+        assert wide is not None
+        assert wide.pooled == encoder.dim < wide.features(data.images).shape[1]

@@ -19,7 +19,7 @@ from widefield.data import open_dataset
 from widefield.inference.open_encoder import open_encoder
 from widefield.inference.splits import open_train_test
 from widefield.probes import pixels
-from widefield.probes.comparison import compare
+from widefield.probes.compare import compare
 from widefield.train.run_dir import RunFolder
 from widefield.workflows.classify import classify
 from widefield.workflows.explore import explore
@@ -47,14 +47,15 @@ def test_probe(kind: str) -> None:
     grouped = probe("pixels", made["x"], group="scene", **options)
     assert list(grouped.tasks) == ["label"]
     found = grouped.tasks["label"].score
-    assert found.low <= 0.5 <= found.high
-    assert found.high - found.low > 0.4  # six groups
+    low, high = found.interval
+    assert low <= 0.5 <= high
+    assert high - low > 0.4  # six groups
     assert not any("near-copies" in note for note in grouped.notes)
     plain = probe("pixels", made["x"], task="label", **options)
     control = plain.tasks["label"].score
-    assert control.low > 0.8
+    assert control.interval[0] > 0.8
     (note,) = (note for note in plain.notes if "near-copies" in note)
-    count, scored = int(note.split()[0]), control.test_examples
+    count, scored = int(note.split()[0]), len(control)
     assert f"{count} of {scored} test images have near-copies among the examples" in note
     assert count > 0.8 * scored
     low, high = map(float, note.partition("[")[2].partition("]")[0].split(", "))
@@ -75,7 +76,8 @@ def test_the_score_without_a_few_copies_is_that_of_the_others(tmp_path: Path) ->
     np.savez(tmp_path / "clean.npz", x=x[160:], label=y[160:])
     clean = probe("pixels", tmp_path / "clean.npz", train_data=tmp_path / "train.npz", **options)
     score = clean.tasks["label"].score
-    values = f"label {100 * score.accuracy:.1f} % [{100 * score.low:.1f}, {100 * score.high:.1f}]"
+    value, low, high = (f"{100 * x:.1f}" for x in score.estimate())
+    values = f"label {value} % [{low}, {high}]"
     assert report.notes[0].startswith("30 of 110 test images have near-copies")
     assert values in report.notes[0]
     assert not any("near-copies" in note for note in clean.notes)  # the control
@@ -87,10 +89,10 @@ def test_classify(kind: str) -> None:
     grouped = classify("pixels", made["x"], labels=table(made), group="scene", quiet=True)
     found = grouped.cross_validation
     assert found is not None
-    assert found.low <= 0.5 <= found.high
+    assert found.interval[0] <= 0.5 <= found.interval[1]
     plain = classify("pixels", made["x"], labels=table(made), quiet=True)
     assert plain.cross_validation is not None
-    assert plain.cross_validation.low > 0.8
+    assert plain.cross_validation.interval[0] > 0.8
     (note,) = (note for note in plain.notes if "near-copies" in note)
     assert int(note.split()[0]) > 200
     apart = float(note.partition("without them: ")[2].partition(" %")[0])
@@ -180,7 +182,7 @@ def test_a_run_records_its_group_and_resumes_with_it(tmp_path: Path) -> None:
     report = probe(out, f"{tmp_path}/mine.npz:test", floors=False, quiet=True)
     train = open_dataset(data, group="scene")
     score = report.tasks["label"].score
-    assert (score.train_examples, score.test_examples) == (len(train), 104 - len(train))
+    assert (score.train_examples, len(score)) == (len(train), 104 - len(train))
     assert report.train_test_overlap == 0
     if done.comparison is not None:
         assert json.loads((folder.path / "comparison.json").read_text())["groups"] == 21
@@ -215,11 +217,11 @@ def test_numbers_with_decimals_are_groups() -> None:
     assert list(found.tasks) == ["label"]
     assert not any("numbers" in note for note in found.notes)
     first, second = found.tasks["label"].score, known.tasks["label"].score
-    assert first.low <= 0.5 <= first.high
-    assert first.test_examples == second.test_examples
+    assert first.interval[0] <= 0.5 <= first.interval[1]
+    assert len(first) == len(second)
     control = probe("pixels", made["x"], labels=Frame(times), task=None, **options)
-    assert list(control.tasks) == ["label"]
-    assert list(control.targets) == ["scene"]
+    assert list(control.tasks) == ["label", "scene"]
+    assert control.tasks["scene"].score.measure == "R2"
     assert any("'scene' is a number of each example" in note for note in control.notes)
 
 
@@ -237,7 +239,7 @@ def test_groups_of_one_key_in_two_folders_are_reported() -> None:
         note.startswith("30 groups of the test images have the key") for note in report.notes
     )
     score = report.tasks["label"].score
-    assert score.low <= 0.5 <= score.high
+    assert score.interval[0] <= 0.5 <= score.interval[1]
 
 
 def test_a_run_on_a_split_without_groups_needs_the_data(tmp_path: Path) -> None:
@@ -250,4 +252,4 @@ def test_a_run_on_a_split_without_groups_needs_the_data(tmp_path: Path) -> None:
         probe(out, **options)
     report = probe(out, f"{tmp_path}/mine.npz:test", train_data=data, **options)
     score = report.tasks["label"].score
-    assert (score.train_examples, score.test_examples) == (32, 8)
+    assert (score.train_examples, len(score)) == (32, 8)

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
+from studies.dropout_protocol import DrawBatch, learning_rate, score_sgd
 from widefield.encoders import FeatureMap, build_encoder
-from widefield.probes import Pixels, knn, score_sgd
+from widefield.probes import Pixels
 from widefield.probes.features import image_batch
-from widefield.probes.sgd import DrawBatch, learning_rate
 
 CPU = torch.device("cpu")
 
@@ -52,27 +52,17 @@ def test_drops_are_at_epochs_60_and_80() -> None:
 
 
 def test_separable_tasks_are_solved_side_by_side() -> None:
-    train, test = colored(300), colored(100, seed=1)
-    scores = score_sgd(
-        Pixels(),
-        *train,
-        *test,
-        classes={"channel": 3, "side": 2},
-        draw=draw(*train, flip_upside_down),
-        device=CPU,
-    )
-    for task, score in scores.items():
-        assert score.accuracy > 0.97, task
-        assert score.low <= score.accuracy <= score.high
-        assert (score.l2, score.train_examples, score.test_examples) == (0.0, 300, 100)
-    h, expected = (
-        Pixels()(torch.from_numpy(x).permute(0, 3, 1, 2) / 255) for x in (train[0], test[0])
-    )
-    near = knn(h, train[1], expected, test[1], classes={"side": 2})
-    assert scores["side"].knn == near["side"]
+    train, test, classes = colored(300), colored(100, seed=1), {"channel": 3, "side": 2}
+    batches = draw(*train, flip_upside_down)
+    found = score_sgd(Pixels(), train, test, classes=classes, draw=batches, device=CPU)
+    assert {task: outcome.value > 0.97 for task, outcome in found.items()} == {
+        "channel": True,
+        "side": True,
+    }
+    assert len(found["side"]) == 100
 
 
-def test_one_batch_is_sgd_with_momentum_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_batch_is_sgd_with_momentum_written_out() -> None:
     """With one batch an epoch and plain views every step sees the same gradient formula."""
     seen: list[Tensor] = []
 
@@ -81,7 +71,6 @@ def test_one_batch_is_sgd_with_momentum_written_out(monkeypatch: pytest.MonkeyPa
             return x.flatten(1)[:, ::16]
 
     images, labels = colored(60)
-    monkeypatch.setattr("widefield.probes.sgd.EPOCHS", 70)
     test, test_labels = colored(200, seed=1)
 
     def keep(x: Tensor, generator: Generator) -> Tensor:
@@ -90,13 +79,12 @@ def test_one_batch_is_sgd_with_momentum_written_out(monkeypatch: pytest.MonkeyPa
 
     found = score_sgd(
         Kept(),
-        images,
-        {"side": labels["side"]},
-        test,
-        {"side": test_labels["side"]},
+        (images, {"side": labels["side"]}),
+        (test, {"side": test_labels["side"]}),
         classes={"side": 2},
         draw=draw(images, labels, keep),
         device=CPU,
+        epochs=70,
     )["side"]
     assert len(seen) == 70
     x = Kept()(torch.from_numpy(images).permute(0, 3, 1, 2).double() / 255)
@@ -110,7 +98,7 @@ def test_one_batch_is_sgd_with_momentum_written_out(monkeypatch: pytest.MonkeyPa
         w, b = w - rate * dw, b - rate * db
     h = Kept()(torch.from_numpy(test).permute(0, 3, 1, 2).double() / 255)
     hits = ((h @ w.T + b).argmax(1) == test_labels["side"]).double().mean()
-    assert found.accuracy == pytest.approx(float(hits), abs=0.006)  # one image at the border
+    assert found.value == pytest.approx(float(hits), abs=0.006)  # one image at the border
 
 
 def test_labels_are_those_of_the_epochs_own_batches() -> None:
@@ -128,11 +116,11 @@ def test_labels_are_those_of_the_epochs_own_batches() -> None:
         y = labels["side"][torch.from_numpy(index)]
         return (x.flip(3), {"side": 1 - y}) if other else (x, {"side": y})
 
-    (score,) = score_sgd(
-        Pixels(), images, labels, *test, classes={"side": 2}, draw=swapped, device=CPU
+    (found,) = score_sgd(
+        Pixels(), (images, labels), test, classes={"side": 2}, draw=swapped, device=CPU
     ).values()
     assert epochs == list(range(100))
-    assert score.accuracy > 0.97
+    assert found.value > 0.97
 
 
 def test_the_encoder_stands_still_and_only_training_images_are_augmented() -> None:
@@ -147,28 +135,13 @@ def test_the_encoder_stands_still_and_only_training_images_are_augmented() -> No
         return x
 
     batches = draw(*train, count)
-    score_sgd(FeatureMap(encoder), *train, *test, classes={"side": 2}, draw=batches, device=CPU)
-    assert drawn == [20] * 100
+    score_sgd(
+        FeatureMap(encoder), train, test, classes={"side": 2}, draw=batches, device=CPU, epochs=9
+    )
+    assert drawn == [20] * 9
     assert encoder.training
     for key, value in encoder.state_dict().items():
         assert torch.equal(value, before[key]), key
-
-
-def test_same_seed_same_score() -> None:
-    train, test = colored(40), colored(30, seed=1)
-    runs = [
-        score_sgd(
-            Pixels(),
-            *train,
-            *test,
-            classes={"channel": 3},
-            draw=draw(*train, flip_upside_down),
-            device=CPU,
-            seed=3,
-        )
-        for _ in range(2)
-    ]
-    assert runs[0] == runs[1]
 
 
 @pytest.mark.parametrize(
@@ -182,18 +155,3 @@ def test_features_before_pooling_are_the_flattened_map(name: str, size: int, dim
         assert h.shape == (2, dim)
         pooled = h.view(2, encoder.dim, -1).mean(2)
         torch.testing.assert_close(pooled, encoder(x))
-
-
-def test_labels_that_do_not_fit_are_refused() -> None:
-    images, labels = colored(20)
-    with pytest.raises(ValueError, match="run from 0 to 2: give class ids 0 to 1"):
-        score_sgd(
-            Pixels(),
-            images,
-            labels,
-            images,
-            labels,
-            classes={"channel": 2},
-            draw=draw(images, labels, flip_upside_down),
-            device=CPU,
-        )

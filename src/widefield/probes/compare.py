@@ -1,0 +1,330 @@
+"""Comparison of an encoder with a baseline; see `comparison.py`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from widefield.core.types import Kind, kind_of
+from widefield.data import Dataset
+from widefield.data.plant import plant
+from widefield.data.planted import Digits, ImageFeature, Shapes
+from widefield.encoders import untrained_starts
+from widefield.metrics.cka import linear_cka
+from widefield.metrics.collapse import health
+from widefield.probes.comparison import Baseline, Comparison
+from widefield.probes.cross_fit import ClassIds, cross_fit
+from widefield.probes.features import extract, pixels
+from widefield.probes.floors import best
+from widefield.probes.folds import GroupIds
+from widefield.probes.label_free import (
+    FeatureFunction,
+    Images,
+    Scores,
+    augmented,
+    neighbor_consistency,
+    quadrant_retrieval,
+    rotation_accuracy,
+)
+from widefield.probes.near_copies import (
+    COPIES_SHARE,
+    MAX_POOLED,
+    copies_text,
+    copy_groups,
+    thumbnails,
+)
+from widefield.probes.outcome import Outcome
+from widefield.probes.paired import PairedDifference, paired_difference, percent
+from widefield.probes.untrained import untrained_floor
+from widefield.probes.verdicts import (
+    Judgement,
+    judge_against_untrained,
+    judge_with_labels,
+    judge_without_labels,
+    overruled_by_labels,
+)
+from widefield.probes.wide import wide_or_none
+
+# Chosen by hand.
+IMAGE_COUNTS: dict[Baseline, tuple[int, int]] = {
+    "untrained": (100, 1000),
+    "initial": (30, 2000),
+    "other": (30, 2000),
+}
+"""Smallest and largest number of images."""
+_OVERLAYS: dict[str, ImageFeature] = {kind.name: kind.levels()[2] for kind in (Shapes, Digits)}
+"""Planted features, at the middle of five grades from hard to easy."""
+MIN_SIDE = 16
+"""Smallest side of images for planted features, pixels."""
+
+
+def compare(
+    a: FeatureFunction,
+    b: FeatureFunction,
+    images: Images,
+    labels: Mapping[str, ClassIds] | None = None,
+    *,
+    others: tuple[Iterable[FeatureFunction], Iterable[FeatureFunction]] = ((), ()),
+    groups: GroupIds | None = None,
+    baseline: Baseline = "initial",
+    plants: Sequence[str] = tuple(_OVERLAYS),
+    seed: int = 0,
+) -> Comparison:
+    """Compare the features of encoder b with those of the baseline a on the same images.
+
+    Args:
+        a: images [n, H, W, C] -> h [n, D].
+        b: the other encoder, likewise.
+        images: uint8 [n, H, W, C].
+        labels: task -> class ids [n]; tasks without two classes of six examples are left out.
+        others: further encoders and readouts in place of a and of b. Against the untrained encoder
+            the linear probe of the best counts, task by task; everything else is of a and b.
+        groups: group of each image [n]; folds keep them whole, and intervals are clustered.
+        baseline: what `a` is; scores and rule depend on it.
+        plants: names of planted features, for the comparison with the initial encoder.
+        seed: seeds augmentation, plants, folds and intervals.
+
+    Example:
+        >>> images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
+        >>> flat = lambda x: torch.from_numpy(x.reshape(len(x), -1) / 255).float()
+        >>> compare(flat, flat, images).verdict
+        'no significant difference'
+    """
+    pair, kind = (a, b), kind_of(images)
+    h = a(images), b(images)
+    label_free, of_pixels = _label_free(pair, h, images, baseline, groups, seed)
+    planted = {}
+    if baseline == "initial":
+        fits = [_overlay_fits(features, images, plants, groups, seed) for features in pair]
+        planted = _differences(*fits, seed=seed)
+    score = partial(cross_fit, labels=labels or {}, groups=groups, seed=seed)
+    (old, old_votes), (new, new_votes) = map(score, h)
+    best_old, best_new, pixel_scores = old, new, dict[str, Outcome]()
+    if baseline == "untrained" and new:
+        best_old, best_new = (
+            best([first, *(score(features(images))[0] for features in more)])
+            for first, more in zip((old, new), others, strict=True)
+        )
+        pixel_scores = score(pixels(images))[0]
+    linear = _differences(best_old, best_new, seed=seed)
+    knn = _differences(old_votes, new_votes, seed=seed)
+    states = health(h[0]), health(h[1])
+    rank = states[0].effective_rank, states[1].effective_rank
+    collapsed = states[0].verdict == "healthy" != states[1].verdict
+    without_labels, (verdict, reason) = _judge(
+        kind, baseline, label_free, planted, linear, knn, rank=rank, collapsed=collapsed
+    )
+    return Comparison(
+        baseline=baseline,
+        verdict=verdict,
+        reason=reason,
+        without_labels=without_labels[0],
+        examples=len(images),
+        health=(states[0].verdict, states[1].verdict),
+        effective_rank=rank,
+        cka=cka_if_defined(*h),
+        label_free=label_free,
+        planted=planted,
+        linear=linear,
+        knn=knn,
+        pooled={task: outcome.value for task, outcome in new.items()},
+        pixels=_differences(pixel_scores, best_new, seed=seed),
+        pixels_consistency=of_pixels,
+        linear_interval={task: outcome.interval for task, outcome in best_new.items()},
+        groups=None if groups is None else len(np.unique(groups)),
+        kind=kind,
+        copies=_copies(h[1], images, labels, new, seed) if new and groups is None else None,
+    )
+
+
+def _judge(
+    kind: Kind,
+    baseline: Baseline,
+    label_free: Mapping[str, PairedDifference],
+    planted: Mapping[str, PairedDifference],
+    linear: Mapping[str, PairedDifference],
+    knn: Mapping[str, PairedDifference],
+    *,
+    rank: tuple[float, float],
+    collapsed: bool,
+) -> tuple[Judgement, Judgement]:
+    """Return the verdicts without and with labels."""
+    if kind != "images":  # the augmentation and the rotations of images do not apply
+        unknown: Judgement = ("inconclusive", "sounds are compared by labels alone")
+        if collapsed:
+            return unknown, ("worse", "the features collapsed")
+        return unknown, judge_with_labels([*linear.values()]) if linear else unknown
+    if baseline == "untrained":
+        without_labels = judge_against_untrained(label_free["mean"], collapsed=collapsed)
+        return without_labels, overruled_by_labels(without_labels, linear)
+    consistency = label_free["neighbor_consistency"]
+    without_labels = judge_without_labels(consistency, planted, rank=rank, collapsed=collapsed)
+    if linear and not collapsed:
+        return without_labels, judge_with_labels([*linear.values(), *knn.values()])
+    return without_labels, without_labels
+
+
+def _copies(
+    h: Tensor,
+    images: Images,
+    labels: Mapping[str, ClassIds] | None,
+    scores: Mapping[str, Outcome],
+    seed: int,
+) -> str | None:
+    """Return a sentence on near-copies in several folds, and the accuracies without them."""
+    if len(images) > MAX_POOLED:
+        return None
+    groups = copy_groups(thumbnails(images))
+    sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    count = int((sizes[2][sizes[1]] > 1).sum())
+    if count < COPIES_SHARE * len(images):
+        return None
+    apart, _ = cross_fit(h, labels or {}, groups=groups, seed=seed)
+    values = [
+        f"{task} {percent(outcome.value)}, with the copies {percent(scores[task].value)}"
+        for task, outcome in apart.items()
+    ]
+    return copies_text(f"{count} of {len(images)} images have near-copies", values)
+
+
+def compare_with_baseline(
+    encoder: nn.Module,
+    dataset: Dataset,
+    *,
+    initial: nn.Module | None = None,
+    seed: int,
+    device: torch.device,
+    use_labels: bool = True,
+) -> Comparison | None:
+    """Compare an encoder with its initial weights, or else with itself untrained.
+
+    The untrained encoders of the linear probe have each usual initialization, and the first one
+    also the statistics of the images in its BatchNorm layers.
+
+    Args:
+        encoder: x[B, C, H, W] in [0, 1] -> h[B, D].
+        dataset: images, such as the training data, as many as in `IMAGE_COUNTS`. The result is None
+            for fewer, and for windows. Sounds are compared with the untrained encoder alone, and
+            only by labels; the result is None without these.
+        initial: encoder with the initial weights.
+        seed: seeds untrained weights, augmentation, plants, folds and intervals.
+        device: where the encoders run.
+        use_labels: whether to use labels, if the encoder was trained without them.
+    """
+    baseline: Baseline = "untrained" if initial is None else "initial"
+    min_count, max_count = IMAGE_COUNTS[baseline]
+    by_labels = dataset.kind == "sounds" and initial is None and use_labels and dataset.labels
+    if len(dataset) < min_count or not (dataset.kind == "images" or by_labels):
+        return None
+    data = dataset.subset(dataset.spread_rows(max_count)).first_read().decoded()
+
+    def features(network: nn.Module) -> FeatureFunction:
+        return partial(extract, network.to(device), device=device)
+
+    others: tuple[Iterable[FeatureFunction], Iterable[FeatureFunction]] = ((), ())
+    if initial is None:
+        # The run's own seed: this is the network that it began with. Other commands do not know
+        # that seed, and take others than its default.
+        starts = untrained_starts(encoder, seed=seed)
+        networks = untrained_floor(starts, data.images, device=device)
+        readouts = (network for each in networks for network in each.readouts())
+        initial = next(readouts)
+        # Generators: a network is built and moved to the device only when its turn comes.
+        wide = (wide_or_none(encoder, data.images, device=device) for _ in range(1))
+        others = map(features, readouts), map(features, filter(None, wide))
+    found = compare(
+        features(initial),
+        features(encoder),
+        data.images,
+        data.labels if use_labels else None,
+        others=others,
+        baseline=baseline,
+        groups=data.groups,
+        plants=[name for name in _OVERLAYS if name not in data.labels],
+        seed=seed,
+    )
+    return found if found.linear or data.kind == "images" else None
+
+
+def _label_free(
+    pair: tuple[FeatureFunction, FeatureFunction],
+    h: tuple[Tensor, Tensor],
+    images: Images,
+    baseline: Baseline,
+    groups: GroupIds | None,
+    seed: int,
+) -> tuple[dict[str, PairedDifference], float | None]:
+    """Return the differences of the label-free scores, and the consistency of raw pixels.
+
+    Features of the images are h, [n, D] each. Both are of images alone.
+    """
+    if kind_of(images) != "images":
+        return {}, None
+    views = augmented(images, seed)
+    scores = [
+        _label_free_scores(features, x, images, views, baseline, groups, seed)
+        for features, x in zip(pair, h, strict=True)
+    ]
+    differences = {
+        name: paired_difference(old, scores[1][name], groups=groups, seed=seed)
+        for name, old in scores[0].items()
+    }
+    if baseline != "untrained":
+        return differences, None
+    return differences, float(neighbor_consistency(pixels(images), pixels(views)).mean())
+
+
+def _label_free_scores(
+    features: FeatureFunction,
+    h: Tensor,
+    images: Images,
+    views: Images,
+    baseline: Baseline,
+    groups: GroupIds | None,
+    seed: int,
+) -> dict[str, Scores]:
+    """Return the label-free scores of one encoder, whose features of the images are h [n, D]."""
+    if baseline != "untrained":
+        return {"neighbor_consistency": neighbor_consistency(h, features(views), whiten=False)}
+    scores = {
+        "neighbor_consistency": neighbor_consistency(h, features(views)),
+        "rotation_accuracy": rotation_accuracy(h, features, images, groups=groups, seed=seed),
+        "quadrant_retrieval": quadrant_retrieval(features, images),
+    }
+    return scores | {"mean": np.mean(list(scores.values()), axis=0)}
+
+
+def _overlay_fits(
+    features: FeatureFunction,
+    images: Images,
+    plants: Sequence[str],
+    groups: GroupIds | None,
+    seed: int,
+) -> dict[str, Outcome]:
+    """Return planted feature -> outcome of the linear probe."""
+    _, height, width, channels = images.shape
+    if channels not in (1, 3) or min(height, width) < MIN_SIDE:
+        return {}
+    results: dict[str, Outcome] = {}
+    for name in plants:
+        sample = plant(images, _OVERLAYS[name], seed=seed)
+        results |= cross_fit(
+            features(sample.images), {name: sample.labels}, groups=groups, seed=seed
+        )[0]
+    return results
+
+
+def _differences(
+    before: Mapping[str, Outcome], after: Mapping[str, Outcome], *, seed: int
+) -> dict[str, PairedDifference]:
+    return {task: after[task].minus(old, seed=seed) for task, old in before.items()}
+
+
+def cka_if_defined(h: Tensor, other: Tensor) -> float | None:
+    """Return the linear CKA of features [n, D] and [n, E]; None if one of them is constant."""
+    try:
+        return linear_cka(h, other)
+    except ValueError:  # undefined for constant features
+        return None

@@ -1,0 +1,217 @@
+"""The labels that a classification is fitted to: classes, a number, or several labels a cell.
+
+Both kinds fit a probe to features, and score its cross-validated predictions as an `Outcome`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from widefield.data import Dataset
+from widefield.data.table import Target, TargetKind
+from widefield.probes.few_labels import fit_few_labels
+from widefield.probes.folds import GroupIds
+from widefield.probes.outcome import Outcome, Predictions, class_outcome, target_outcome
+from widefield.probes.ridge import fit_ridge
+from widefield.workflows.classify_result import joined
+
+_FEWEST = 3
+"""Smallest number of examples with a number: with two, no fold could be held out."""
+_MAX_NAMES = 8
+"""ClassLabeling or labels named in a note."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Labeling:
+    """Labels of some examples."""
+
+    rows: NDArray[np.int64]
+    """Labeled examples, [m]."""
+    names: tuple[str, ...]
+    """Classes or labels; empty for a number."""
+    groups: GroupIds | None
+    """Group of each labeled example, [m]; no fold divides one."""
+    seed: int
+    """Seed of the folds."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassLabeling(_Labeling):
+    """A class of each labeled example."""
+
+    y: NDArray[np.int64]
+    """Class ids, [m]; every class occurs."""
+    kind: ClassVar[Literal["classes"]] = "classes"
+    constant_name: ClassVar[str] = "the most frequent class"
+
+    def fit(
+        self,
+        h: torch.Tensor,
+        rows: NDArray[np.int64] | None = None,
+        *,
+        pooled: int | None = None,  # softmax regression has one penalty for all columns
+        groups: GroupIds | None = None,
+    ) -> Predictions:
+        """Fit softmax regression with calibrated probabilities to features h [n, D], on the CPU.
+
+        `rows` are the labeled ones among them, by default those of the data, and `groups` other
+        groups in place of those of the data.
+        """
+        return fit_few_labels(
+            h.numpy(),
+            self.rows if rows is None else rows,
+            self.y,
+            classes=len(self.names),
+            groups=self.groups if groups is None else groups,
+            seed=self.seed,
+        )
+
+    def outcome(self, found: Predictions, groups: GroupIds | None = None) -> Outcome | None:
+        """Return which of the labeled examples that were held out are predicted; None if none."""
+        tested = found.tested
+        if not tested.any():
+            return None
+        own = self.groups if groups is None else groups
+        return class_outcome(
+            found.held_out[tested].argmax(1),
+            self.y[tested],
+            self.names,
+            groups=None if own is None else own[tested],
+        )
+
+    def constant(self, found: Predictions) -> Outcome:
+        """Return which of the examples that were held out are of the most frequent class."""
+        y = self.y[found.tested]
+        return Outcome(values=y == np.bincount(y).argmax())
+
+    def by_path(self, dataset: Dataset) -> Mapping[str, str | float]:
+        """Return path -> class of the labeled examples."""
+        pairs = zip(self.rows, self.y, strict=True)
+        return {dataset.paths[row]: self.names[k] for row, k in pairs}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetLabeling(_Labeling):
+    """A number, or several labels, of each labeled example."""
+
+    target: Target
+    """Of the labeled examples; each label is one that some have and some lack."""
+    constant_name: ClassVar[str] = "the mean"
+
+    @property
+    def kind(self) -> TargetKind:
+        """What the labels are."""
+        return self.target.kind
+
+    def fit(
+        self,
+        h: torch.Tensor,
+        rows: NDArray[np.int64] | None = None,
+        *,
+        pooled: int | None = None,
+    ) -> Predictions:
+        """Fit ridge regression to a number, or to each label a probe of two classes.
+
+        `pooled` is the number of pooled features among wide ones.
+        """
+        rows, groups = self.rows if rows is None else rows, self.groups
+        y = self.target.values
+        if self.kind == "number":
+            return fit_ridge(
+                h[rows], y, h, pooled=pooled, groups=groups, held_out_folds=len(y), seed=self.seed
+            )
+        fits = [
+            fit_few_labels(
+                h.numpy(), rows, has.astype(np.int64), classes=2, groups=groups, seed=self.seed
+            )
+            for has in y.T
+        ]
+        return Predictions(
+            predicted=np.stack([fit.predicted[:, 1] for fit in fits], axis=1),
+            held_out=np.stack([fit.held_out[:, 1] for fit in fits], axis=1),
+            l2=tuple(fit.l2[0] for fit in fits),
+        )
+
+    def outcome(self, found: Predictions) -> Outcome | None:
+        """Return the outcome of the number, or of the labels that could be held out."""
+        columns = np.flatnonzero(~np.isnan(found.held_out).any(0))
+        if not len(columns):
+            return None
+        target = self.target if self.kind == "number" else self.target.only(columns)
+        outcome = target_outcome(target, found.held_out[:, columns], groups=self.groups)
+        return replace(outcome, train_examples=len(found.held_out))
+
+    def constant(self, found: Predictions) -> Outcome:
+        """Return the outcome of predicting the mean."""
+        mean = np.broadcast_to(self.target.values.mean(0), self.target.values.shape)
+        return target_outcome(self.target, mean)
+
+    def by_path(self, dataset: Dataset) -> Mapping[str, str | float]:
+        """Return path -> number, or labels joined by |, of the labeled examples."""
+        pairs = zip(self.rows, self.target.values, strict=True)
+        if self.kind == "number":
+            return {dataset.paths[row]: float(value[0]) for row, value in pairs}
+        return {dataset.paths[row]: joined(has, self.names) for row, has in pairs}
+
+
+Labeling = ClassLabeling | TargetLabeling
+
+
+def labeling_of(dataset: Dataset, task: str, seed: int) -> Labeling:
+    """Return the labels of `task`, without those that cannot be predicted, with notes on these.
+
+    Raises:
+        ValueError: fewer than two classes, numbers that are too few or all the same, or no label
+            that some examples have and some lack.
+    """
+    if task in dataset.targets:
+        return _targets(dataset, dataset.targets[task], seed)
+    ids = dataset.labels[task]
+    rows = np.flatnonzero(ids >= 0)
+    present, y = np.unique(ids[rows], return_inverse=True)  # some labeled files may be unreadable
+    names = tuple(dataset.classes[task][k] for k in present)
+    if len(names) < 2:
+        raise ValueError(f"the labels name {len(names)} class: give labels of at least two classes")
+    single = [names[k] for k in np.flatnonzero(np.bincount(y) == 1)]
+    return ClassLabeling(
+        rows=rows,
+        names=names,
+        y=y.astype(np.int64),
+        groups=None if dataset.groups is None else dataset.groups[rows],
+        seed=seed,
+        notes=_note("one label each, and no part in the cross-validation: {}", single),
+    )
+
+
+def _targets(dataset: Dataset, target: Target, seed: int) -> TargetLabeling:
+    rows, notes = np.flatnonzero(target.known), tuple[str, ...]()
+    target = target.subset(rows)
+    varies = np.ptp(target.values, axis=0) > 0 if len(rows) else np.zeros(1, bool)
+    if len(rows) < _FEWEST or not varies.any():
+        raise ValueError(
+            f"{len(rows)} examples have a label, too few or all the same: give {_FEWEST} or more "
+            "that differ"
+        )
+    if target.kind == "labels":
+        left = [name for name, kept in zip(target.labels, varies, strict=True) if not kept]
+        notes = _note("all or none of the examples have {}: left out", left)
+        target = target.only(np.flatnonzero(varies))
+    return TargetLabeling(
+        rows=rows,
+        names=target.labels,
+        target=target,
+        groups=None if dataset.groups is None else dataset.groups[rows],
+        seed=seed,
+        notes=notes,
+    )
+
+
+def _note(text: str, names: list[str]) -> tuple[str, ...]:
+    """Return a note on names, if there are any."""
+    more = " and others" if len(names) > _MAX_NAMES else ""
+    return (text.format(", ".join(map(repr, names[:_MAX_NAMES])) + more),) if names else ()
