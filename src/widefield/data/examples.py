@@ -60,6 +60,20 @@ class Examples(Table):
 
 
 @dataclass(frozen=True)
+class LazyFiles(Sequence[Encoded]):
+    """Images of a source, each of which `read` returns for its row when it is asked for."""
+
+    size: int
+    read: Callable[[int], Encoded]
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.read(int(index))
+
+
+@dataclass(frozen=True)
 class SelectedFiles(Sequence[Encoded]):
     """Some of the images of a source, read when they are asked for."""
 

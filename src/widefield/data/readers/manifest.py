@@ -24,7 +24,7 @@ from widefield.data.labels.files import csv_format, path_column
 from widefield.data.readers.images import FolderFiles
 from widefield.data.readers.recordings import SUFFIXES as SOUND_SUFFIXES
 from widefield.data.readers.recordings import Recordings
-from widefield.data.readers.remote import RemoteFiles
+from widefield.data.readers.remote import remote_files
 from widefield.data.skipped import Skipped
 from widefield.data.spec import is_url
 
@@ -47,7 +47,7 @@ def read_manifest(file: Path) -> Examples:
     rows = read_tasks(table, names, (path, "split"))
     notes = tuple(f"{source}: {note}" for note in rows.notes)
     are_remote = is_url(names[0])
-    files: Sequence[Any] = RemoteFiles(names) if are_remote else FolderFiles(file.parent, names)
+    files: Sequence[Any] = remote_files(names) if are_remote else FolderFiles(file.parent, names)
     are_sounds = os.path.splitext(names[0])[1].lower() in SOUND_SUFFIXES
     return Examples(
         **vars(replace(rows, skipped=skipped, notes=notes)),

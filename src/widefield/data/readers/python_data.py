@@ -18,7 +18,7 @@ from torch.utils.data import IterableDataset
 from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.columns import Names
-from widefield.data.examples import Encoded, Examples
+from widefield.data.examples import Encoded, Examples, LazyFiles
 from widefield.data.labels.arrays import read_label_arrays
 from widefield.data.labels.folders import printable_path
 from widefield.data.readers.arrays import as_pixels
@@ -69,20 +69,17 @@ def read_list(images: Sequence[object]) -> Examples:
     return Examples(names=names, files=files, origin=origin)
 
 
-class Items(Sequence[Encoded]):
-    """Images of a data set, one item at a time: it may not be made for threads."""
+def _images_of(data: Any) -> LazyFiles:
+    """Return the images of a data set, one item at a time: it may not be made for threads."""
+    lock = threading.Lock()
 
-    def __init__(self, data: Any) -> None:
-        self._data, self._lock = data, threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def __getitem__(self, index: Any) -> Any:
-        with self._lock:
-            image = _pair(self._data[int(index)])[0]
+    def read(row: int) -> Image.Image:
+        with lock:
+            image: Image.Image = _pair(data[row])[0]
             image.load()  # before another item is read
         return image
+
+    return LazyFiles(len(data), read)
 
 
 def _pair(item: Any) -> tuple[Any, Any]:
@@ -122,7 +119,7 @@ def _read_items(data: Any) -> Examples:
             arrays["classes"] = np.array(names)
     tasks = {"class": ("class", "classes")} if arrays else {}
     if not pixels:
-        return Examples(**vars(read_label_arrays(len(data), arrays, tasks)), files=Items(data))
+        return Examples(**vars(read_label_arrays(len(data), arrays, tasks)), files=_images_of(data))
     stacked, notes = as_pixels(np.stack(pixels), "images of the data set")
     return Examples(**vars(read_label_arrays(len(data), arrays, tasks, notes)), pixels=stacked)
 

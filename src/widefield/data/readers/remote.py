@@ -4,7 +4,6 @@ import hashlib
 import math
 import os
 import shutil
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from widefield.core.names import printable, reason_of
 from widefield.data.cache import CacheError, cache_folder, digest, make_cache_folder
 from widefield.data.columns import Names
-from widefield.data.examples import Encoded, Examples
+from widefield.data.examples import Examples, LazyFiles
 from widefield.data.labels.folders import read_folders
 from widefield.data.readers.images import image_suffixes
 
@@ -21,18 +20,10 @@ _LIMIT_VARIABLE, _LIMIT_GB = "WIDEFIELD_URL_CACHE_GB", 50.0
 """The environment variable of the most GB of copied files, and its default, chosen by hand."""
 
 
-class RemoteFiles(Sequence[Encoded]):
-    """Files by URL, each fetched when it is read."""
-
-    def __init__(self, urls: Names) -> None:
-        self._urls = urls
-        self._system, _ = _system_of(urls[0])
-
-    def __len__(self) -> int:
-        return len(self._urls)
-
-    def __getitem__(self, index: Any) -> Any:
-        return memoryview(self._system.cat_file(self._urls[int(index)]))
+def remote_files(urls: Names) -> LazyFiles:
+    """Return files by URL, each fetched when it is read."""
+    system, _ = _system_of(urls[0])
+    return LazyFiles(len(urls), lambda row: memoryview(system.cat_file(urls[row])))
 
 
 def fetch(url: str) -> Path:
@@ -117,7 +108,7 @@ def read_remote_folder(url: str, *, labels: bool) -> Examples:
     states = [(found[path].get("size"), str(found[path].get("mtime"))) for path in paths]
     return Examples(
         **vars(read_folders(names, url, labels=labels)),
-        files=RemoteFiles(Names(system.unstrip_protocol(path) for path in paths)),
+        files=remote_files(Names(system.unstrip_protocol(path) for path in paths)),
         origin=partial(digest, url, names, states),
     )
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from widefield.core.names import printable
 from widefield.data.columns import Names
-from widefield.data.examples import Encoded, Examples
+from widefield.data.examples import Encoded, Examples, LazyFiles
 from widefield.data.labels.columns import read_tasks
 from widefield.data.labels.folders import printable_path, read_folders
 from widefield.data.readers.images import image_suffixes
@@ -216,21 +216,6 @@ def _column(values: list[Any]) -> pa.Array:
         return pa.array([None if value is None else str(value) for value in values])
 
 
-class ZipImages(Sequence[Encoded]):
-    """Images in a zip file, unpacked one at a time."""
-
-    def __init__(self, archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> None:
-        self._archive, self._members = archive, members
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def __getitem__(self, index: Any) -> Any:
-        member = self._members[int(index)]
-        with self._archive.open(member) as file:
-            return memoryview(file.read(member.file_size))
-
-
 def read_zip(files: Sequence[Path], source: str, labels: bool = False) -> Examples:
     """Read a zip file of images in folders, which are classes as on a disk."""
     try:
@@ -245,5 +230,11 @@ def read_zip(files: Sequence[Path], source: str, labels: bool = False) -> Exampl
     if not members:
         raise ValueError(_NO_IMAGES.format(source))
     names = sorted(members)
-    images = ZipImages(archive, [members[name] for name in names])
-    return Examples(**vars(read_folders(names, source, labels=labels)), files=images)
+
+    def read(row: int) -> memoryview:
+        member = members[names[row]]
+        with archive.open(member) as file:
+            return memoryview(file.read(member.file_size))
+
+    table = read_folders(names, source, labels=labels)
+    return Examples(**vars(table), files=LazyFiles(len(names), read))
