@@ -215,9 +215,8 @@ def test_published_shapes_fill_the_center_third() -> None:
 
 @pytest.mark.parametrize(("side", "first", "last"), [(16, 5, 10), (45, 15, 30), (96, 32, 64)])
 def test_published_shapes_scale_with_the_image(side: int, first: int, last: int) -> None:
-    planted = plant(np.zeros((30, side, side, 3), np.uint8), Shapes(as_published=True))
-    rows = np.flatnonzero(planted.mask.any(axis=(0, 2)))
-    assert (rows[0], rows[-1]) == (first, last)
+    mask = plant(np.zeros((30, side, side, 3), np.uint8), Shapes(as_published=True)).mask
+    assert np.flatnonzero(mask.any(axis=(0, 2)))[[0, -1]].tolist() == [first, last]
 
 
 def test_published_shapes_by_name() -> None:
@@ -309,25 +308,21 @@ def test_digits_from_a_pack(tmp_path):
     assert open_dataset(spec, max_examples=16).classes["digits"] == ("p", "q")
 
 
-def test_digits_source_errors(tmp_path):
-    images = noise(2)
-    with pytest.raises(ValueError, match=r"no digits at 'nowhere\.npz'"):
-        plant(images, feature("digits", source="nowhere.npz"))
-    np.savez(tmp_path / "rgb.npz", images=images, labels=np.arange(2), classes=np.array(["a", "b"]))
-    with pytest.raises(ValueError, match=r"rgb.npz' holds no gray digits"):
-        plant(images, feature("digits", source=tmp_path / "rgb.npz"))
-
-
-def test_an_index_for_other_images_is_refused():
+@pytest.mark.parametrize(
+    ("name", "options", "images", "message"),
+    [
+        ("digits", {"source": "nowhere.npz"}, {}, r"no digits at 'nowhere\.npz'"),
+        ("digits", {"source": "rgb.npz"}, {}, r"rgb.npz' holds no gray digits"),
+        ("digits", {}, {"channels": 4}, "1 or 3 channels; these images have 4"),
+        ("shapes", {}, {"side": 15}, "at least 16 pixels a side; these are 15x15"),
+    ],
+)
+def test_what_cannot_be_planted(in_tmp, name, options, images, message):
+    np.savez("rgb.npz", images=noise(2), labels=np.arange(2), classes=np.array(["a", "b"]))
+    with pytest.raises(ValueError, match=message):
+        plant(noise(2, **images), feature(name, **options))
     with pytest.raises(ValueError, match=r"index has shape \(1,\); expected one for each of 2"):
         plant(noise(2), feature("shapes"), index=[1])
-
-
-def test_images_that_cannot_be_planted_on():
-    with pytest.raises(ValueError, match="1 or 3 channels; these images have 4"):
-        plant(noise(2, channels=4), feature("digits"))
-    with pytest.raises(ValueError, match="at least 16 pixels a side; these are 15x15"):
-        plant(noise(2, side=15), feature("shapes"))
 
 
 GOLDEN = {
