@@ -86,7 +86,7 @@ def refuse_taken(
     # Test files of one name cannot be collected together, wherever they lie.
     tests = {path.name: path for path in (root / "tests").rglob("test_*.py")}
     exist = [p for p in files if p.exists()] + [tests[p.name] for p in files if p.name in tests]
-    if exist or listed & {names["name"], names["module"], names["Class"]}:
+    if exist or listed & {names["name"], names["module"], names["Class"], f".{names['ident']}"}:
         where = (exist or [registry])[0].relative_to(root)
         raise ValueError(f"NAME={names['name']!r} is taken by {where}: choose another name")
 

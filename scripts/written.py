@@ -12,6 +12,7 @@ from pathlib import Path
 
 from view_pictures import COMMAND, image_views
 from widefield.data.planted import PLANTS
+from widefield.data.readers.paths import READERS
 from widefield.methods import METHODS
 from widefield.metrics import DIAGNOSTICS
 from widefield.views import VIEWS
@@ -33,8 +34,9 @@ def commands(name: str) -> list[str]:
         >>> commands("digits")
         ['scripts/tables.py']
     """
-    registries = (METHODS, VIEWS, PLANTS, DIAGNOSTICS, claims())
-    if not any({name, name.replace("-", "_")} & entries.keys() for entries in registries):
+    registries = (METHODS, VIEWS, PLANTS, DIAGNOSTICS, READERS, claims())
+    module = name.replace("-", "_")
+    if not any({name, module, f".{module}"} & entries.keys() for entries in registries):
         raise ValueError(f"NAME={name!r} is in no registry: `make new KIND=... NAME={name}`")
     found = []
     if name in METHODS:

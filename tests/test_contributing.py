@@ -19,18 +19,20 @@ FILL_IN = {
     "view": "write here, by loops or a closed form, what a view",
     "planted": "write GOLDEN = [",
     "diagnostic": "write the formula here",
+    "reader": "write a file of the format here",
     "lab": "compute the prediction here in another way",
 }
 """What the first failing test of each kind says."""
 
 LISTED = """
 from widefield.data.planted import PLANTS
+from widefield.data.readers.paths import READERS
 from widefield.methods import METHODS
 from widefield.metrics import DIAGNOSTICS
 from widefield.views import VIEWS
 from widefield_labs import claims
-lists = (METHODS, VIEWS, PLANTS, DIAGNOSTICS, claims())
-print(*(name for names in lists for name in names if name.startswith("tried")))
+lists = (METHODS, VIEWS, PLANTS, DIAGNOSTICS, READERS, claims())
+print(*(name for names in lists for name in names if name.startswith(("tried", ".tried"))))
 """
 
 TESTED = """
@@ -97,13 +99,14 @@ def tested(copy: Path, own: list[str]) -> tuple[str, str]:
 
 def test_every_kind_is_listed_after_one_command(tested: tuple[str, str]) -> None:
     expected = {"tried-objective", "tried-view", "tried-planted", "tried_diagnostic", "tried-lab"}
+    expected.add(".tried_reader")
     assert set(tested[0].split()) == expected, tested[1]
 
 
 def test_what_is_written_is_formatted(copy: Path) -> None:
     changed = [str(p) for p in copy.rglob("*tried_*.py")]
     registries = [str(copy / kind["registry"]["file"]) for kind in new.KINDS.values()]
-    assert len(changed) == 10
+    assert len(changed) == 12
     for arguments in (["check"], ["format", "--check"]):
         done = python(copy, "-m", "ruff", *arguments, "--no-cache", *changed, *registries)
         assert done.returncode == 0, done.stdout
@@ -134,6 +137,7 @@ def test_it_is_tested_with_the_rest_and_fails_until_its_formula_is_written(
         ("view", "gentle", "is taken by src/widefield/views/registry.py: choose another name"),
         ("planted", "tone", "is taken by src/widefield/data/planted/__init__.py"),
         ("diagnostic", "effective_rank", "is taken by src/widefield/metrics/__init__.py"),
+        ("reader", "npy", "is taken by src/widefield/data/readers/paths.py"),
         ("lab", "diet-toy", "is taken by src/widefield_labs/diet_toy.py"),
         ("diagnostic", "collision", "is taken by tests/theory/test_collision.py"),
     ],
@@ -154,6 +158,7 @@ def test_a_name_that_cannot_be_used_is_refused_in_one_line(
         ("time-mask", [written.TABLES]),  # of windows, which are on no picture
         ("lidar", [written.TABLES]),
         ("stacked-digits", [written.TABLES]),
+        ("zarr", [written.TABLES]),
         (
             "diet-toy",
             ["-m widefield lab diet-toy --out docs/labs/diet-toy.svg --overwrite", written.TABLES],

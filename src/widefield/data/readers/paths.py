@@ -24,7 +24,6 @@ Reader = Callable[[Sequence[Path], str, bool], Examples]
 labels come from elsewhere, so that folders are no classes."""
 
 _BESIDE_SHARDS = (".json", ".md", ".txt")
-_KINDS = "a folder, nor a .npz, .npy, .parquet, .arrow, .tar, .zip, .csv, .h5 or .zarr file"
 
 
 def _reader_of_arrays(read: Callable[[Path], dict[str, NDArray[np.generic]]]) -> Reader:
@@ -83,7 +82,8 @@ def read_path(path: Path, *, labels: bool) -> Examples:
         return _read_files([path], source, labels=labels)
     if tars.is_compressed(path.name):
         raise ValueError(tars.COMPRESSED.format(source))
-    raise ValueError(f"{source} is neither {_KINDS}")
+    *suffixes, last = READERS
+    raise ValueError(f"{source} is neither a folder, nor a {', '.join(suffixes)} or {last} file")
 
 
 def _read_files(files: Sequence[Path], source: str, *, labels: bool) -> Examples:
