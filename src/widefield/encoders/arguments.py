@@ -28,9 +28,6 @@ AFTER_BUILD = ("norm_eps", "rope_periods")
 def split_arguments(name: str) -> tuple[str, dict[str, Any]]:
     """Return the model and the arguments of a name.
 
-    Raises:
-        ValueError: an argument is unknown or out of range.
-
     Example:
         >>> split_arguments("vit_small_patch14_dinov2,depth=2,global_pool=token")
         ('vit_small_patch14_dinov2', {'depth': 2, 'global_pool': 'token'})

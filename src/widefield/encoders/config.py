@@ -191,11 +191,7 @@ def _input_size(name: str, size: Size, channels: int, rate: int | None) -> Size:
 
 
 def timm_name(name: str) -> str:
-    """Return `name` if timm can build it.
-
-    Raises:
-        ValueError: timm cannot; the message names the nearest model.
-    """
+    """Return `name` if timm can build it."""
     if timm.is_model(name):
         return name
     known = [*VARIANTS, *CIFAR_NETWORKS, *SIGNAL_NETWORKS, *timm.list_models()]
@@ -212,11 +208,7 @@ def timm_module(model: str) -> str:
 def _select_stem(
     name: str, stem: Stem, arguments: dict[str, Any], size: Size
 ) -> tuple[Stem, dict[str, Any] | None]:
-    """Add the arguments of the stem to those of `create_model`; return its name and `conv1`.
-
-    Raises:
-        ValueError: the family of the encoder has no small stem.
-    """
+    """Add the arguments of the stem to those of `create_model`; return its name and `conv1`."""
     model = arguments["model_name"]
     family = timm_module(model)
     cfg = timm.get_pretrained_cfg(model)

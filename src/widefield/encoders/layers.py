@@ -72,9 +72,6 @@ def family_of_network(network: nn.Module) -> Family:
 def family_of(encoder: EncoderSettings) -> Family:
     """Return the family of an encoder that has a name.
 
-    Raises:
-        ValueError: as `EncoderSettings.build`.
-
     Example:
         >>> family_of(EncoderSettings(name="resnet18"))
         'networks with batch norm'

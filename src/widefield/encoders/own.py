@@ -68,11 +68,7 @@ def known_digest(name: str) -> str | None:
 
 
 def given_network(name: str) -> OwnNetwork:
-    """Return a network that was given in this process, by its name.
-
-    Raises:
-        ValueError: it was not; the message says how to give it.
-    """
+    """Return a network that was given in this process, by its name."""
     if name in _given:
         return _given[name]
     if name.startswith(MODULE_PREFIX):
@@ -87,11 +83,7 @@ def given_network(name: str) -> OwnNetwork:
 
 
 def build_own(name: str, channels: int, size: Size) -> nn.Module:
-    """Build a given network, and find D, its `head_hidden_size`, with two images of zeros.
-
-    Raises:
-        ValueError: it was not given, or does not return features [B, D] of such images.
-    """
+    """Build a given network, and find D, its `head_hidden_size`, with two images of zeros."""
     with torch.device("cpu"):  # also where shapes alone are asked for
         network = given_network(name).build()
         dim = _width(name, network, torch.zeros(2, channels, *size))
@@ -100,11 +92,7 @@ def build_own(name: str, channels: int, size: Size) -> nn.Module:
 
 
 def image_side(module: nn.Module, channels: int) -> int:
-    """Return the side of images that a module takes, of those that are usual.
-
-    Raises:
-        ValueError: it takes none of them.
-    """
+    """Return the side of images that a module takes, of those that are usual."""
     error: ValueError | None = None
     for side in _TRIED:
         try:

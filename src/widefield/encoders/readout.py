@@ -205,11 +205,7 @@ class Wide(FeatureModule):
         return self.with_pooled(x)[1]
 
     def with_pooled(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the features h [B, D] of the encoder and the output, by one pass.
-
-        Raises:
-            ValueError: as `forward`.
-        """
+        """Return the features h [B, D] of the encoder and the output, by one pass."""
         expected = self.readout.config.input_shape
         if tuple(x.shape[1:]) not in (expected, _spectrogram_shape(self.encoder)):
             raise ValueError(
@@ -242,11 +238,7 @@ def source_features(
 
 
 def _needed(stages: Sequence[EncoderStage], sources: Sequence[Source]) -> tuple[EncoderStage, ...]:
-    """Return the stages that the sources are maps of.
-
-    Raises:
-        ValueError: one is not a stage of the encoder.
-    """
+    """Return the stages that the sources are maps of."""
     known = {stage.name: stage for stage in stages}
     names = dict.fromkeys(source.stage for source in sources if source.stage != PATCH_FILTERS)
     for name in names:

@@ -120,11 +120,7 @@ def _width(settings: EncoderSettings, channels: int, image_size: Size, rate: int
 
 
 def _infer_dim(build: Callable[[Size], Encoder], size: Size) -> int:
-    """Return D, the width of the features of images of `size`, without drawing any weights.
-
-    Raises:
-        ValueError: the encoder cannot take that size; the message names the nearest that fits.
-    """
+    """Return D, the width of the features of images of `size`, without drawing any weights."""
     result = _try_size(build, size)
     if not isinstance(result, str):
         return result.dim

@@ -24,10 +24,6 @@ def vision_network(name: str, channels: int, size: Size) -> nn.Module:
         name: torchvision's name of the model.
         channels: C of the images; if it is not 3, the first convolution is replaced.
         size: height and width of the images, which a vision transformer is built for.
-
-    Raises:
-        ValueError: the name is unknown, the model has no linear layer at its end, or it cannot be
-            built for such images.
     """
     check_vision(name)
     arguments: dict[str, Any] = {"aux_logits": False} if name in _WITH_SIDE_HEADS else {}
@@ -48,11 +44,7 @@ def vision_network(name: str, channels: int, size: Size) -> nn.Module:
 
 
 def check_vision(name: str) -> None:
-    """Check that torchvision has a classifier of this name.
-
-    Raises:
-        ValueError: the name is unknown; the message gives the nearest one.
-    """
+    """Check that torchvision has a classifier of this name."""
     known = models.list_models(module=models)
     if name not in known:
         matches = difflib.get_close_matches(name, known, n=1)

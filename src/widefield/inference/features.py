@@ -187,21 +187,13 @@ class FeatureExtractor:
         return replace(self, encoder=encoder, form=form, readout=None, notes=notes)
 
     def require_run(self, hint: str) -> RunFolder:
-        """Return the run that trained the encoder.
-
-        Raises:
-            ValueError: another program did; `hint` is the remedy.
-        """
+        """Return the run that trained the encoder."""
         if self.run is None:
             raise ValueError(f"{self.name} is not a widefield run: {hint}")
         return self.run
 
     def check(self, dataset: Dataset) -> None:
-        """Check on two examples, before long work, that the encoder has these features.
-
-        Raises:
-            ValueError: it has not, or they are NaN or infinite.
-        """
+        """Check on two examples, before long work, that the encoder has these features."""
         images = dataset.images[:2]
         if self.kind != "wide" or self.readout is not None:
             self.features(images)
@@ -316,11 +308,7 @@ class FeatureExtractor:
     def features(
         self, images: Inputs, *, quiet: bool = True, precision: FeaturePrecision = "auto"
     ) -> Tensor:
-        """Return the features float32 [n, D] of images uint8 [n, H, W, C], or of segments.
-
-        Raises:
-            ValueError: some are NaN or infinite.
-        """
+        """Return the features float32 [n, D] of images uint8 [n, H, W, C], or of segments."""
         plain = images.images if isinstance(images, Segmented) else images
         with images_progress(quiet, "encoding images") as progress:
             h = encode(self.build(plain), images, progress, precision=precision)
@@ -329,11 +317,7 @@ class FeatureExtractor:
         return h
 
     def probe_features(self, images: Inputs) -> Tensor:
-        """Return the features [n, D] of images, or uint8 pixels, which a probe takes as well.
-
-        Raises:
-            ValueError: some are NaN or infinite.
-        """
+        """Return the features [n, D] of images, or uint8 pixels, which a probe takes as well."""
         if self.encoder is None and self.architecture is None:
             stored = byte_pixels(images)
             if stored is not None:

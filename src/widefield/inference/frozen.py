@@ -45,9 +45,6 @@ def opened(
 
     Features of None are wide ones, or pooled ones of an encoder without stages. The group is by
     default that of the run, for its data.
-
-    Raises:
-        ValueError: either cannot be opened, or they do not fit together.
     """
     excluded = read_excluded(read.get("exclude"))
     extractor = open_encoder(encoder, features, dim=dim).at_size(image_size)

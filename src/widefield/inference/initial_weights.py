@@ -32,11 +32,7 @@ class InitialEncoder:
     """Which weights these are, and how they were adapted."""
 
     def adapted(self, dataset: Dataset) -> "InitialEncoder":
-        """Return the encoder, adapted to the form of `dataset`.
-
-        Raises:
-            ValueError: the data are of another kind, or of a size that it cannot be adapted to.
-        """
+        """Return the encoder, adapted to the form of `dataset`."""
         kind = self.encoder.config.kind
         names = (printable(dataset.spec), "the initial encoder")
         mismatch = dataset.form.mismatch(Form(kind=kind), names)
@@ -73,12 +69,7 @@ def init_name(spec: EncoderSpec) -> str:
 
 
 def open_init(spec: EncoderSpec, *, download: bool) -> InitialEncoder:
-    """Open the encoder that a run is initialized from; `download` permits to fetch weights.
-
-    Raises:
-        ValueError: there is no such encoder, it has no trained weights, or its architecture is not
-            known.
-    """
+    """Open the encoder that a run is initialized from; `download` permits to fetch weights."""
     if isinstance(spec, nn.Module):
         encoder = spec if isinstance(spec, Encoder) else load_module(spec)
         return InitialEncoder(encoder=encoder)
@@ -97,9 +88,6 @@ def check_published(name: str, *, download: bool) -> None:
     """Check that the weights of `timm:NAME` or `torchvision:NAME` are on this machine.
 
     With `download` they are fetched if they are not. Other names are not checked.
-
-    Raises:
-        ValueError: they are not there, or cannot be fetched.
     """
     if not name.startswith(_PREFIXES) or cached_weights(name) is not None:
         return

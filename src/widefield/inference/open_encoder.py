@@ -182,11 +182,7 @@ def _open_run(name: str, path: str, network: str | None) -> FeatureExtractor:
 
 
 def encoder_name(spec: str | os.PathLike[str]) -> str:
-    """Return the name or path of an encoder.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """Return the name or path of an encoder."""
     if isinstance(spec, str | os.PathLike):
         return os.fspath(spec)
     raise ValueError(

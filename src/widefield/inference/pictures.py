@@ -51,11 +51,7 @@ def recorded(dataset: Dataset, rows: Sequence[int] | NDArray[Any]) -> list[Recor
 
 
 def sound_of(recording: Recording) -> Sound:
-    """Return a recording with its spectrogram.
-
-    Raises:
-        ValueError: it is no WAV file of one channel.
-    """
+    """Return a recording with its spectrogram."""
     samples, rate = decode_wav(recording.wav)
     front_end = FrontEnd(rate=rate, samples=len(samples))
     x = image_batch(samples.reshape(1, 1, -1, 1), torch.device("cpu"))

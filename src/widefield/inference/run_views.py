@@ -16,9 +16,6 @@ def run_views(run: str | Path, *, kept: int = 0) -> Augmentation:
     Args:
         run: the run folder.
         kept: number of planted bits in its data, `Dataset.bits`.
-
-    Raises:
-        ValueError: `run` is not a run, or its checkpoint cannot be read.
     """
     views, folder = untrained_views(run, kept=kept), RunFolder(path=Path(run))
     state = load_checkpoint(folder.last_checkpoint, torch.device("cpu"))["views"]
@@ -27,11 +24,7 @@ def run_views(run: str | Path, *, kept: int = 0) -> Augmentation:
 
 
 def untrained_views(run: str | Path, *, kept: int = 0) -> Augmentation:
-    """Return the views of a run, untrained; as `run_views`.
-
-    Raises:
-        ValueError: `run` is not a run.
-    """
+    """Return the views of a run, untrained; as `run_views`."""
     recipe, config = RunFolder(path=Path(run)).recipe(), load(run).config
     return recipe.views.build(
         channels=config.channels,

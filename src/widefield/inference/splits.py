@@ -175,11 +175,7 @@ def data_notes(train: Dataset, test: Dataset) -> list[str]:
 
 
 def run_source(run: RunFolder, hint: str) -> str:
-    """Return the source of the training data of a run.
-
-    Raises:
-        ValueError: they were arrays in memory; `hint` is the remedy.
-    """
+    """Return the source of the training data of a run."""
     data = str(run.settings()["data"])
     if data == MEMORY:
         raise ValueError(
@@ -214,9 +210,6 @@ def training_data(run: RunFolder, *, group: str | None = None, quiet: bool = Fal
     """Open the training data of a run, and check that they did not change.
 
     `group` is by default that of the run.
-
-    Raises:
-        ValueError: the data changed, or are one part of a split by other groups.
     """
     data = run_source(run, f"give data to fit on, {option('train_data', 'DATA')}")
     own = run.group()
@@ -236,11 +229,7 @@ def training_data(run: RunFolder, *, group: str | None = None, quiet: bool = Fal
 
 
 def test_source(extractor: FeatureExtractor, data: Any | None) -> Any:
-    """Return the source of the test data: `data`, by default the test split of a run's data.
-
-    Raises:
-        ValueError: there is neither.
-    """
+    """Return the source of the test data: `data`, by default the test split of a run's data."""
     if data is not None:
         return data
     hint = "give data to score on"

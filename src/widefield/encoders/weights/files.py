@@ -127,11 +127,7 @@ def _build_with_weights(config: EncoderConfig, weights: dict[str, Tensor]) -> En
 
 
 def check_weights(wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
-    """Check that `weights` have the names and shapes of `wanted`, and are finite.
-
-    Raises:
-        ValueError: a tensor is missing, unknown, of another shape, or has a NaN or an infinity.
-    """
+    """Check that `weights` have the names and shapes of `wanted`, and are finite."""
     for key in wanted.keys() | weights.keys():
         if key not in wanted or key not in weights:
             raise ValueError(f"tensor {key!r} is {'missing' if key in wanted else 'unknown'}")
@@ -184,9 +180,6 @@ def read_config(text: str) -> EncoderConfig:
 
     The arguments of timm in the file have to be those that `encoder_config` returns for its other
     fields, so that a file cannot select what is downloaded or executed.
-
-    Raises:
-        ValueError: it is not such a configuration.
     """
     fields = json.loads(text)
     fields = _ADDED_FIELDS | fields if isinstance(fields, dict) else fields
@@ -215,11 +208,7 @@ def read_config(text: str) -> EncoderConfig:
 
 
 def read_inputs(fields: Mapping[str, Any], *, signals: bool = False) -> InputSpec:
-    """Return the record of preprocessing in a file; that of `signals` keeps their units.
-
-    Raises:
-        ValueError: a value that no encoder can have.
-    """
+    """Return the record of preprocessing in a file; that of `signals` keeps their units."""
     values = _ADDED_FIELDS | dict(fields)
     if values["fit"] == "center":  # its name before there were others
         values["fit"] = "crop"

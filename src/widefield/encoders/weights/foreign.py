@@ -119,11 +119,7 @@ def load_foreign(
 
 
 def candidate_names(tensors: Tensors, known: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the architectures that tensors by timm's names are compared with.
-
-    Raises:
-        ValueError: they are a vision transformer's, whose number of heads is not known.
-    """
+    """Return the architectures that tensors by timm's names are compared with."""
     return tuple(vit_names(tensors, known)) or COMMON_ARCHITECTURES
 
 
@@ -212,10 +208,6 @@ def own_encoder(network: str | nn.Module) -> Encoder:
 
     Args:
         network: a module, or `FILE.py:FUNCTION`, which is executed.
-
-    Raises:
-        ValueError: as `give_network`, the weights are NaN or infinite, or the network does not
-            return features [B, D] of images of any usual size.
     """
     given = give_network(network)
     with seeded(0):

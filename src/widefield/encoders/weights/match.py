@@ -128,11 +128,7 @@ def best_match(
     tensors: Tensors,
     architectures: Sequence[ArchitectureSpec],
 ) -> WeightMatch:
-    """Return the best match of the tensors of the file `path`.
-
-    Raises:
-        ValueError: the tensors match no architecture, or are NaN or infinite.
-    """
+    """Return the best match of the tensors of the file `path`."""
     matches = [match(tensors, spec) for spec in architectures]
     best = max(matches, key=lambda fit: (fit.is_match, len(fit.keys), fit.share))
     if not best.is_match:

@@ -66,9 +66,6 @@ def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
     Architecture, size, channels, mean and deviation are those of timm's `config.json`; the stem
     follows from the weights. That of transformers has the heads and layers of a vision transformer;
     the rest follows from the weights. Nothing of the folder is executed.
-
-    Raises:
-        ValueError: the folder is in another format, or its weights do not fit.
     """
     values = read_json(folder / CONFIG)
     weights = next(folder / name for name in _WEIGHTS if (folder / name).is_file())
@@ -195,11 +192,7 @@ the encoder has a wide readout."""
 
 
 def check_timm_support(config: EncoderConfig) -> None:
-    """Check that timm can build an encoder, with `register_with_timm` or without.
-
-    Raises:
-        ValueError: it cannot.
-    """
+    """Check that timm can build an encoder, with `register_with_timm` or without."""
     if config.front_end is not None:
         raise ValueError(
             f"timm has no spectrograms of sounds, which {config.name} needs: export to a "
@@ -326,11 +319,7 @@ def register_with_timm() -> None:
 
 
 def widefield_encoder(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    """Return the network of an encoder, as timm calls it; nothing in `encoder` is executed.
-
-    Raises:
-        ValueError: `encoder` is no configuration, or a classifier is demanded.
-    """
+    """Return the network of an encoder, as timm calls it; nothing in `encoder` is executed."""
     model: nn.Module = build_model_with_cfg(_network, TIMM_NAME, pretrained, **arguments)
     return model
 

@@ -99,11 +99,7 @@ def are_numbers(values: object) -> TypeGuard[list[float]]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Return the object in a JSON file."""
     check_plain_file(path, largest=_MAX_BYTES)
     try:
         values = json.loads(path.read_text("utf-8"))

@@ -24,9 +24,6 @@ def export_onnx(encoder: Encoder | Wide, path: str | Path, *, preprocess: bool =
     [B, H, W, C] of any size, and resizes and cuts them itself: uint8, or float32 values of the
     files for an encoder of images of more than 8 bits. Entry `widefield` of the metadata has the
     record of preprocessing as JSON.
-
-    Raises:
-        ValueError: a package that writes ONNX is not installed, or the examples are no images.
     """
     for package in ("onnx", "onnxscript"):
         if importlib.util.find_spec(package) is None:

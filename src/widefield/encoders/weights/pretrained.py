@@ -12,11 +12,7 @@ from widefield.encoders.vision import check_vision
 
 
 def cached_weights(name: str) -> Path | None:
-    """Return the file of `timm:NAME` or `torchvision:NAME` in the local caches, if it is there.
-
-    Raises:
-        ValueError: the name is unknown.
-    """
+    """Return the file of `timm:NAME` or `torchvision:NAME` in the local caches, if it is there."""
     source, _, model = name.partition(":")
     if source == "torchvision":
         check_vision(model)
@@ -36,11 +32,7 @@ def cached_weights(name: str) -> Path | None:
 
 
 def download_weights(name: str) -> Path:
-    """Download `timm:NAME` or `torchvision:NAME` into the cache of the hub or of torch.
-
-    Raises:
-        ValueError: the name is unknown, or there are no such weights, or the download fails.
-    """
+    """Download `timm:NAME` or `torchvision:NAME` into the cache of the hub or of torch."""
     source, _, model = name.partition(":")
     if source == "torchvision":
         check_vision(model)

@@ -18,9 +18,6 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read every tensor of a file, by its dotted path.
 
     Objects of other classes, such as hyperparameters of trainers, are left out.
-
-    Raises:
-        ValueError: there is no such file, it is damaged or of another kind, or has no tensors.
     """
     if not path.is_file():
         raise ValueError(f"no weights at {path}: give a .safetensors or state-dict file")

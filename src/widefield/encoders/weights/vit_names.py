@@ -108,9 +108,6 @@ def vit_names(tensors: Mapping[str, Tensor], known: Arguments) -> list[str]:
     Args:
         tensors: tensors by timm's names, below any prefix.
         known: arguments that are known otherwise.
-
-    Raises:
-        ValueError: the number of heads is not known.
     """
     names = []
     for prefix in vit_prefixes(tensors):
