@@ -88,6 +88,10 @@ def describe_arguments(call: Call) -> Call:
         for name in inspect.signature(call).parameters
         if name in texts
     ]
-    section = "\n".join(["Args:", *lines]) + "\n\n"
-    call.__doc__ = _SECTION.sub(lambda match: section, doc)
+
+    def completed(section: re.Match[str]) -> str:
+        settings = re.findall(r"^ {4}\*\*.*\n(?: {8}.*\n)*", section[1], re.MULTILINE)
+        return "\n".join(["Args:", *lines, *(text.rstrip() for text in settings)]) + "\n\n"
+
+    call.__doc__ = _SECTION.sub(completed, doc)
     return call

@@ -7,6 +7,7 @@ from typing import Any
 
 from widefield.config.defaults import DEFAULT_METHOD
 from widefield.core.errors import option
+from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import OnNote
 from widefield.inference.run_views import run_views
 from widefield.inference.splits import training_data
@@ -83,6 +84,7 @@ class Demo:
         }
 
 
+@describe_arguments
 def demo(
     *,
     out: str | Path = "demo",
@@ -101,7 +103,6 @@ def demo(
         windows: train on windows of an accelerometer instead of photos.
         data: a folder of sounds in class folders, in place of the built-in words.
         seed: seed of both runs.
-        quiet: show no progress.
         on_note: called with each note on the data, as by `pretrain` and `probe`.
 
     Raises:

@@ -16,6 +16,7 @@ from rich.console import Console
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
 from widefield.core.errors import input_errors, option
+from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import Batch, OnNote, Part
 from widefield.data import open_dataset, steps_per_epoch
 from widefield.data.source import Data
@@ -47,6 +48,7 @@ IDLE_STEPS = 200
 
 
 @input_errors
+@describe_arguments
 def plan(
     data: Data | None = None,
     *,
@@ -72,7 +74,6 @@ def plan(
         download: fetch the published weights of `init` and of teachers, and `hf:` data, if they are
             missing.
         threads: CPU threads, as for `pretrain`.
-        on_note: called before the work with each note on the data and the encoder, such as `print`.
         **settings: settings of the run, its method and its views to change.
 
     Raises:

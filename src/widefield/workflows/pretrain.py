@@ -13,6 +13,7 @@ from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
 from widefield.core.errors import input_errors
 from widefield.core.hardware import choose_device, machine
+from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import OnNote
 from widefield.data import absolute
 from widefield.data.decisions import read_excluded
@@ -34,6 +35,7 @@ from widefield.workflows.teachers import write_targets
 
 
 @input_errors
+@describe_arguments
 def pretrain(
     data: Data,
     *,
@@ -74,7 +76,6 @@ def pretrain(
             per-example head.
         download: fetch the published weights of `init` and of teachers, and `hf:` data, if they are
             missing.
-        quiet: show no progress.
         logger: log to wandb or mlflow too, if installed; metrics.csv and files for TensorBoard
             are always written.
         threads: CPU threads; by default all cores or OMP_NUM_THREADS, and when a run is resumed

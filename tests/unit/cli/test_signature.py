@@ -1,5 +1,6 @@
 """A command has the parameters of the Python call that it makes."""
 
+import ast
 import inspect
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import options
 import widefield
 from widefield.cli.app import COMMANDS, TAKE_SETTINGS
 from widefield.config.arguments import RecipeArguments
-from widefield.core.shared_arguments import arguments_of
+from widefield.core.shared_arguments import SHARED_ARGUMENTS, arguments_of
 from widefield.workflows.demo import demo
 
 CALLS = {
@@ -64,6 +65,17 @@ def test_every_option_has_help_and_a_type(name: str) -> None:
         assert is_setting or any(helps), key
         assert not any("`" in text or "In Python" in text for text in helps if text), key
         assert kind is not typing.Any, key
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_argument_of_a_call_is_described_and_shared_ones_once(name: str) -> None:
+    call = inspect.unwrap(CALLS[name])
+    described = arguments_of(inspect.getdoc(call) or "")
+    assert described.keys() >= inspect.signature(call).parameters.keys() - {"settings"}
+    (written,) = ast.parse(inspect.getsource(call)).body
+    assert isinstance(written, ast.FunctionDef)
+    own = arguments_of(ast.get_docstring(written) or "")
+    assert [key for key, text in own.items() if text == SHARED_ARGUMENTS.get(key)] == []
 
 
 def test_types_are_those_of_words() -> None:
