@@ -14,6 +14,7 @@ from widefield.core.names import check_name
 from widefield.head.per_example_head import PerExampleHead
 from widefield.head.storage.base import RowState
 
+# The default weight decay of a run, so that rows decay as the encoder does.
 WEIGHT_DECAY = 0.05
 """Default decoupled weight decay of the rows."""
 

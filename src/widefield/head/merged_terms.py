@@ -31,7 +31,8 @@ def node_count(half_width: float, dtype: torch.dtype) -> int:
         >>> [node_count(h, torch.float32) for h in (0.04, 1.2)]
         [4, 11]
     """
-    log_rho = math.asinh(math.pi / half_width)
+    log_rho = math.asinh(math.pi / half_width)  # log(x + sqrt(1 + x^2))
+    # As many as make rho^-K an eighth of the rounding, so that the sum is rounded as if exact.
     return math.ceil(math.log(8 / torch.finfo(dtype).eps) / log_rho)
 
 
@@ -59,6 +60,7 @@ def merge_terms(weight: Tensor, log_shrink: Tensor, dtype: torch.dtype) -> tuple
     shrink = (first[:, None] + half * (angle.cos() - 1)).exp()
     z = (log_shrink - first).div_(half).add_(1)
     moments = torch.empty(count, weight.shape[1], dtype=torch.float64)
+    # T_p+1 = 2 z T_p - T_p-1 in place of cosines: K products in place of K inverse cosines.
     before, term = z * weight, weight  # T_-1 = T_1
     twice = z.mul_(2)
     for p in range(count):

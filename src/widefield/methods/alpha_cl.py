@@ -47,6 +47,7 @@ def pair_importance(
     Source: Tian (2022), section 2, equation 2 and Lemma 1; `inverse` is ours.
     """
     check_name("pair importance", kind, get_args(PairImportance))
+    # Weights without gradient are what makes the ascent a PCA of a covariance (Tian 2022).
     f, f0 = f.detach(), f0.detach()
     distances = half_squared_distances(f0 if kind == "gaussian" else f)
     is_anchor = torch.eye(len(f), dtype=torch.bool, device=f.device)

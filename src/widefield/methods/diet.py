@@ -149,6 +149,8 @@ class DietConfig(DenseHeadConfig):
 
     name: ClassVar[str] = "diet"
 
+    # At 0.006 the class accuracy is the same and the digit accuracy 10 points lower
+    # (studies/results/rate-diet.cpu.json).
     lr: Annotated[float, Gt(0)] = 2e-3
     """Peak learning rate of the encoder."""
     label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
@@ -188,6 +190,7 @@ class DietMSEConfig(DenseHeadConfig):
 
     name: ClassVar[str] = "diet-mse"
 
+    # Chosen by hand: no study compares its rates.
     lr: Annotated[float, Gt(0)] = 1e-3
     """Peak learning rate of the encoder."""
 

@@ -182,12 +182,14 @@ class HeadMethod(Method, Generic[Config]):
             lr=rows.lr_scale * chosen.lr,
             weight_decay=WEIGHT_DECAY if context is None else context.weight_decay,
             update=rows.update,
+            # n / b over all processes: about the steps of an epoch, in which a row is seen once.
             gap=None if context is None else max(1, round(examples / context.batch_size)),
         )
         optimizer.param_groups[0]["lr_scale"] = rows.lr_scale
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         """Return the loss of the first view against the rows of the batch, and the second view."""
+        # Here, so that whoever freezes a method need not know of heads.
         self.head.frozen = self.frozen
         z, second = self.projector(encoder(views[0])), None
         if len(views) > 1:

@@ -156,6 +156,8 @@ class LeJEPAConfig(ProjectionConfig):
 
     name: ClassVar[str] = "lejepa"
 
+    # 0.02 has a higher class accuracy and a lower digit accuracy (studies/results/
+    # rate-lejepa.cpu.json).
     lr: Annotated[float, Gt(0)] = 6e-3
     """Peak learning rate of encoder and projector."""
     projector: ProjectorConfig = ProjectorConfig()

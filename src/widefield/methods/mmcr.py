@@ -43,7 +43,7 @@ def mmcr(
     """
     z = torch.stack([F.normalize(z1, dim=1), F.normalize(z2, dim=1)], dim=1)  # [b, 2, m]
     loss = -torch.linalg.matrix_norm(z.mean(1), ord="nuc")
-    if local_weight > 0:
+    if local_weight > 0:  # a singular value decomposition for each example is slow
         loss = loss + local_weight * torch.linalg.matrix_norm(z, ord="nuc").mean()
     return loss
 

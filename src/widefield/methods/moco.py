@@ -137,6 +137,7 @@ class MoCo(Method):
         (keys, index), (encoder,) = self._batch, self._trained
         if not self.gather_distributed:
             keys, index = gather(keys), gather(index)
+        # The newest first, so that a queue that grows with the examples keeps its order.
         size = len(self.queue)
         self.queue.copy_(torch.cat([keys, self.queue])[:size])
         self.queue_index.copy_(torch.cat([index, self.queue_index])[:size])

@@ -39,7 +39,7 @@ def nt_xent(z1: Rows, z2: Rows, *, temperature: Annotated[float, Gt(0)]) -> Tens
     """
     z = F.normalize(torch.cat([z1, z2]), dim=1)
     similarity = z @ z.T / temperature
-    similarity.fill_diagonal_(float("-inf"))
+    similarity.fill_diagonal_(float("-inf"))  # [2b, 2b]; exp of it is 0 in the sum
     positive = torch.arange(len(z), device=z.device).roll(len(z1))
     return F.cross_entropy(similarity, positive)
 
@@ -81,6 +81,8 @@ class SimCLRConfig(PairConfig):
 
     name: ClassVar[str] = "simclr"
 
+    # 0.02 has a higher class accuracy and a lower digit accuracy (studies/results/
+    # rate-simclr.cpu.json).
     lr: Annotated[float, Gt(0)] = 6e-3
     """Peak learning rate of encoder and projector."""
     projector: ProjectorConfig = ProjectorConfig(layers=2)

@@ -75,6 +75,8 @@ class SimSiam(Method):
         z1, z2 = (self.projector(encoder(view)) for view in views)
         p1, p2 = self.predictor(z1), self.predictor(z2)
         if self.stop_gradient:
+            # Without it all features become one (SimSiam, section 4.1; tests/conformance/
+            # test_collapse.py).
             z1, z2 = z1.detach(), z2.detach()
         total = (negative_cosine(p1, z2) + negative_cosine(p2, z1)) / 2
         return Loss(total, {"projection_std": projection_std(z1)})

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from widefield.views.base import AugmentContext as AugmentContext
     from widefield.views.base import trained_parameters as trained_parameters
     from widefield.views.chain import Chain as Chain
+    from widefield.views.chain import KeepChannels as KeepChannels
+    from widefield.views.chain import StackedAugmentation as StackedAugmentation
     from widefield.views.components import view_components as view_components
     from widefield.views.cutout import Cutout as Cutout
     from widefield.views.image import ImageAugmentation as ImageAugmentation
-    from widefield.views.kept import KeepChannels as KeepChannels
     from widefield.views.noise import Noise as Noise
     from widefield.views.noise import ObjectNoise as ObjectNoise
     from widefield.views.policy import Policy as Policy
@@ -36,10 +37,9 @@ if TYPE_CHECKING:
     from widefield.views.signal import TimeMask as TimeMask
     from widefield.views.simple import Identity as Identity
     from widefield.views.simple import RandomMask as RandomMask
+    from widefield.views.simple import Turn as Turn
     from widefield.views.spectrogram import SpecAugment as SpecAugment
     from widefield.views.spectrogram import Spectrogram as Spectrogram
-    from widefield.views.stacked import StackedAugmentation as StackedAugmentation
-    from widefield.views.turn import Turn as Turn
     from widefield.views.viewmaker import Viewmaker as Viewmaker
     from widefield.views.viewmaker import ViewmakerSettings as ViewmakerSettings
     from widefield.views.waveform import PublishedWaveAugment as PublishedWaveAugment

@@ -1,25 +1,29 @@
 """Adversarial views: projected gradient ascent on the loss, over the pixels of each image."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from annotated_types import Ge, Gt
 from torch import Generator
 
 from widefield.core.batch import Positive, checked
-from widefield.core.settings import Settings
 from widefield.views.base import Augmentation, AugmentContext, Views
+from widefield.views.policy import PolicySettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdversarialSettings(Settings):
+class AdversarialSettings(PolicySettings):
     """Settings of adversarial views."""
 
     attack_budget: Annotated[float, Gt(0)] = 8 / 255
     """Maximum change of a pixel, in units of the images' range."""
     attack_steps: Annotated[int, Ge(1)] = 3
     """Steps of gradient ascent; each costs a forward and a backward pass."""
+
+    def arguments(self, channels: int) -> dict[str, Any]:
+        """Return the arguments of the augmentation."""
+        return {"budget": self.attack_budget, "steps": self.attack_steps}
 
 
 class Adversarial(Augmentation):
@@ -61,6 +65,8 @@ class Adversarial(Augmentation):
         size = 2.5 * self.budget / self.gradient_calls
         low_bounds = [(x - self.budget).clamp_min(0) for x in views]
         high_bounds = [(x + self.budget).clamp_max(1) for x in views]
+        # A random start, as in Madry et al.: at the images themselves all views agree, and a loss
+        # of their agreement has no gradient there.
         adversarial = [
             torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)
             .mul(2 * self.budget)

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from widefield.views.base import Augmentation
-from widefield.views.chain import Chain
+from widefield.views.chain import Chain, StackedAugmentation
 from widefield.views.image import ImageAugmentation, pillow_blur
 from widefield.views.simple import Identity
 from widefield.views.spectrogram import Spectrogram
-from widefield.views.stacked import StackedAugmentation
 
 _OFF: dict[str, tuple[str, Any]] = {
     "crop": ("crop_scale", None),

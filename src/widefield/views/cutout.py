@@ -1,15 +1,15 @@
 """Cutout: a square of each image is covered with gray."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from annotated_types import Gt, Le
 from torch import Generator, Tensor
 
 from widefield.core.batch import checked
-from widefield.core.settings import Settings
 from widefield.views.base import Augmentation, AugmentContext, Views
+from widefield.views.policy import PolicySettings
 
 GRAY = 0.5
 """Value of a covered pixel. The paper uses the mean of the data, which is not available here; gray
@@ -17,11 +17,15 @@ is close to it and depends neither on the image nor on the batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CutoutSettings(Settings):
+class CutoutSettings(PolicySettings):
     """Settings of cutout."""
 
     cutout_size: Annotated[float, Gt(0), Le(1)] = 0.5
     """Side of the covered square, as a share of the image's shorter side."""
+
+    def arguments(self, channels: int) -> dict[str, Any]:
+        """Return the arguments of the augmentation."""
+        return {"size": self.cutout_size}
 
 
 class Cutout(Augmentation):

@@ -267,6 +267,8 @@ def resize_weights(start: Tensor, length: Tensor, side: int, flip: Tensor) -> Te
 
 def separable(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Return R x C^T for every channel of x [N, C, H, W]; R: `rows` [N, H, H], C: `columns`."""
+    # Matrix products are one call for a whole batch, whatever the boxes. `grid_sample` would mix in
+    # pixels outside of a crop at its border, where torchvision repeats the crop's own.
     n, c, h, w = x.shape
     x = torch.bmm(x.reshape(n, c * h, w), columns.mT)
     return rows[:, None] @ x.view(n, c, h, w)

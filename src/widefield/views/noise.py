@@ -1,23 +1,27 @@
 """Gaussian noise on every pixel or on the planted object only."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from annotated_types import Ge, Gt
 from torch import Generator, Tensor
 
 from widefield.core.batch import checked
-from widefield.core.settings import Settings
 from widefield.views.base import Augmentation, AugmentContext, Views
+from widefield.views.policy import PolicySettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoiseSettings(Settings):
+class NoiseSettings(PolicySettings):
     """Settings of noise and noise:object."""
 
     noise_std: Annotated[float, Gt(0)] = 0.1
     """Standard deviation of the noise, in units of the images' range."""
+
+    def arguments(self, channels: int) -> dict[str, Any]:
+        """Return the arguments of the augmentation."""
+        return {"std": self.noise_std}
 
 
 class Noise(Augmentation):

@@ -1,17 +1,23 @@
-"""Type of the entries of `VIEWS`, and functions that build one."""
+"""Type of the entries of `VIEWS`, and base class of their settings."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from widefield.core.settings import Settings
 from widefield.views.base import Augmentation
-from widefield.views.chain import Chain
-from widefield.views.image import ImageAugmentation
-from widefield.views.stacked import StackedAugmentation
-from widefield.views.turn import Turn
 
 Stage = Literal["image", "picture", "spectrogram", "samples", "any"]
 """Input: images only, images and spectrograms, spectrograms only, windows and waveforms, or any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicySettings(Settings):
+    """Settings of a view policy; this base class has none."""
+
+    def arguments(self, channels: int) -> Mapping[str, Any]:
+        """Return them as arguments of the augmentation, for images of `channels` channels."""
+        return {}
 
 
 class Policy(NamedTuple):
@@ -25,37 +31,12 @@ class Policy(NamedTuple):
 
     summary: str
     """One sentence on its effect and its source."""
-    settings: type[Settings]
-    build: Callable[[Any, int], Augmentation]
-    """Function from the settings and the number of channels to the augmentation."""
+    view: Callable[..., Augmentation]
+    """The class, or a function that builds one, with the arguments that are no settings."""
+    settings: type[PolicySettings] = PolicySettings
+    """Its settings, whose `arguments` are the other arguments."""
     stage: Stage = "image"
 
-
-def fixed(summary: str, build: Callable[[], Augmentation], stage: Stage = "image") -> Policy:
-    """Return a policy without settings."""
-    return Policy(summary, Settings, lambda settings, channels: build(), stage)
-
-
-def image_views(summary: str, **arguments: Any) -> Policy:
-    """Return a policy that is an `ImageAugmentation` with these arguments."""
-    return fixed(summary, lambda: ImageAugmentation(**arguments))
-
-
-def turned_views(summary: str, **arguments: Any) -> Policy:
-    """Return a policy that turns images, then changes them as `ImageAugmentation` does."""
-    return fixed(
-        summary,
-        lambda: Chain([("turn", Turn()), ("image", ImageAugmentation(flip_prob=0.0, **arguments))]),
-    )
-
-
-def stacked_views() -> Augmentation:
-    """Return the views of images with a digit stacked on them (S-DIET 2025, appendix C)."""
-    rest = ImageAugmentation(
-        crop_scale=(0.75, 1.0),
-        flip_prob=0.0,
-        grayscale_prob=0.0,
-        blur_sigma=(0.1, 2.0),
-        blur_prob=0.5,
-    )
-    return StackedAugmentation(image=ImageAugmentation(crop_scale=(0.08, 1.0)), rest=rest)
+    def build(self, settings: PolicySettings, channels: int) -> Augmentation:
+        """Build the augmentation for images of `channels` channels."""
+        return self.view(**settings.arguments(channels))

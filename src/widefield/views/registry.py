@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from widefield.core.logmel import FrontEnd
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
-from widefield.core.settings import Settings
 from widefield.core.types import Kind
 from widefield.views.adversarial import Adversarial, AdversarialSettings
 from widefield.views.base import Augmentation
-from widefield.views.chain import Chain
+from widefield.views.chain import Chain, KeepChannels, StackedAugmentation
 from widefield.views.cutout import Cutout, CutoutSettings
-from widefield.views.kept import KeepChannels
+from widefield.views.image import ImageAugmentation
 from widefield.views.noise import Noise, NoiseSettings, ObjectNoise
-from widefield.views.policy import Policy, fixed, image_views, stacked_views, turned_views
+from widefield.views.policy import Policy, PolicySettings
 from widefield.views.signal import (
     ChannelDrop,
     ChannelDropSettings,
@@ -26,11 +26,17 @@ from widefield.views.signal import (
     TimeMask,
     TimeMaskSettings,
 )
-from widefield.views.simple import Identity, RandomMask
+from widefield.views.simple import Identity, RandomMask, Turn
 from widefield.views.spectrogram import SpecAugment, Spectrogram
-from widefield.views.turn import Turn
-from widefield.views.viewmaker import PublishedViewmakerSettings, ViewmakerSettings
+from widefield.views.viewmaker import (
+    PublishedViewmakerSettings,
+    Viewmaker,
+    ViewmakerSettings,
+)
 from widefield.views.waveform import PublishedWaveAugment, WaveAugment
+
+if TYPE_CHECKING:
+    from widefield.views.arguments import ViewArguments
 
 SIGNAL_POLICIES: dict[str, dict[Kind, tuple[str, ...]]] = {
     "expert": {"windows": ("jitter", "scale", "time-mask"), "sounds": ("waveaug", "specaug")},
@@ -39,188 +45,216 @@ SIGNAL_POLICIES: dict[str, dict[Kind, tuple[str, ...]]] = {
 """Equivalents of image policies for other kinds of examples."""
 
 
-VIEWS: dict[str, Policy] = {
-    "expert": image_views(
-        "Crop 8 to 100 % of the area, mirror, jitter and remove color (S-DIET 2025, appendix C); "
-        "of windows it is jitter+scale+time-mask, of sounds waveaug+specaug.",
-        crop_scale=(0.08, 1.0),
-    ),
-    "expert:feature-dropout": image_views(
-        "Crop 20 to 100 % of the area, mirror, jitter and remove color, blur as Pillow does "
-        "(Feature Dropout, Tamkin et al. 2022).",
-        crop_scale=(0.2, 1.0),
+def turned_views(**arguments: Any) -> Augmentation:
+    """Return views that turn images, then change them as `ImageAugmentation` does."""
+    return Chain([("turn", Turn()), ("image", ImageAugmentation(flip_prob=0.0, **arguments))])
+
+
+def stacked_views() -> Augmentation:
+    """Return the views of images with a digit stacked on them (S-DIET 2025, appendix C)."""
+    rest = ImageAugmentation(
+        crop_scale=(0.75, 1.0),
+        flip_prob=0.0,
+        grayscale_prob=0.0,
         blur_sigma=(0.1, 2.0),
         blur_prob=0.5,
-        blur="pillow",
+    )
+    return StackedAugmentation(image=ImageAugmentation(crop_scale=(0.08, 1.0)), rest=rest)
+
+
+VIEWS: dict[str, Policy] = {
+    "expert": Policy(
+        "Crop 8 to 100 % of the area, mirror, jitter and remove color (S-DIET 2025, appendix C); "
+        "of windows it is jitter+scale+time-mask, of sounds waveaug+specaug.",
+        partial(ImageAugmentation, crop_scale=(0.08, 1.0)),
     ),
-    "expert:stacked": fixed(
+    "expert:feature-dropout": Policy(
+        "Crop 20 to 100 % of the area, mirror, jitter and remove color, blur as Pillow does "
+        "(Feature Dropout, Tamkin et al. 2022).",
+        partial(
+            ImageAugmentation,
+            crop_scale=(0.2, 1.0),
+            blur_sigma=(0.1, 2.0),
+            blur_prob=0.5,
+            blur="pillow",
+        ),
+    ),
+    "expert:stacked": Policy(
         "Apply expert to the image; crop 75 to 100 %, jitter and blur a fourth channel that is "
         "stacked on it (S-DIET 2025, appendix C).",
         stacked_views,
     ),
     # For features that strong crops or mirroring destroy; not from a paper.
-    "gentle": image_views(
+    "gentle": Policy(
         "Crop 70 to 100 % of the area, jitter and remove color, without mirroring; of windows it "
         "is jitter+time-mask, of sounds time-mask+specaug.",
-        crop_scale=(0.7, 1.0),
-        flip_prob=0.0,
+        partial(ImageAugmentation, crop_scale=(0.7, 1.0), flip_prob=0.0),
     ),
     # Between expert and gentle, as measured in docs/studies.md, "views".
-    "moderate": image_views(
+    "moderate": Policy(
         "Crop 40 to 100 % of the area, jitter and remove color, without mirroring.",
-        crop_scale=(0.4, 1.0),
-        flip_prob=0.0,
+        partial(ImageAugmentation, crop_scale=(0.4, 1.0), flip_prob=0.0),
     ),
     # For kinds of images whose classes expert would confuse; not from a paper.
-    "microscopy": turned_views(
+    "microscopy": Policy(
         "Turn by a multiple of 90 degrees, mirror, crop 50 to 100 % of the area, and change "
         "brightness, contrast and color a little, so that stains stay what they are.",
-        crop_scale=(0.5, 1.0),
-        jitter=(0.05, 0.1, 0.1, 0.02),
-        grayscale_prob=0.0,
+        partial(
+            turned_views, crop_scale=(0.5, 1.0), jitter=(0.05, 0.1, 0.1, 0.02), grayscale_prob=0.0
+        ),
     ),
-    "xray": image_views(
+    "xray": Policy(
         "Crop 60 to 100 % of the area and change brightness and contrast, without mirroring, as "
         "left and right differ.",
-        crop_scale=(0.6, 1.0),
-        flip_prob=0.0,
-        jitter=(0.2, 0.2, 0.0, 0.0),
-        grayscale_prob=0.0,
+        partial(
+            ImageAugmentation,
+            crop_scale=(0.6, 1.0),
+            flip_prob=0.0,
+            jitter=(0.2, 0.2, 0.0, 0.0),
+            grayscale_prob=0.0,
+        ),
     ),
-    "satellite": turned_views(
+    "satellite": Policy(
         "Turn by a multiple of 90 degrees, mirror, crop 40 to 100 % of the area, and change "
         "brightness, contrast and color somewhat.",
-        crop_scale=(0.4, 1.0),
-        jitter=(0.2, 0.2, 0.2, 0.05),
-        grayscale_prob=0.0,
+        partial(
+            turned_views, crop_scale=(0.4, 1.0), jitter=(0.2, 0.2, 0.2, 0.05), grayscale_prob=0.0
+        ),
     ),
-    "documents": image_views(
+    "documents": Policy(
         "Crop 80 to 100 % of the area at nearly its shape, change brightness and contrast, and "
         "remove color, without mirroring and turning, so that text can be read.",
-        crop_scale=(0.8, 1.0),
-        crop_ratio=(0.9, 1 / 0.9),
-        flip_prob=0.0,
-        jitter=(0.3, 0.3, 0.2, 0.0),
+        partial(
+            ImageAugmentation,
+            crop_scale=(0.8, 1.0),
+            crop_ratio=(0.9, 1 / 0.9),
+            flip_prob=0.0,
+            jitter=(0.3, 0.3, 0.2, 0.0),
+        ),
     ),
-    "turn": fixed(
+    "turn": Policy(
         "Turn by a random multiple of 90 degrees, mirror with probability 1/2, and nothing else.",
         Turn,
     ),
-    "none": fixed("Return the example itself.", Identity, "any"),
-    "crop": image_views(
+    "none": Policy(
+        "Return the example itself.",
+        Identity,
+        stage="any",
+    ),
+    "crop": Policy(
         "Crop 8 to 100 % of the area, and nothing else.",
-        crop_scale=(0.08, 1.0),
-        flip_prob=0.0,
-        jitter_prob=0.0,
-        grayscale_prob=0.0,
+        partial(
+            ImageAugmentation,
+            crop_scale=(0.08, 1.0),
+            flip_prob=0.0,
+            jitter_prob=0.0,
+            grayscale_prob=0.0,
+        ),
     ),
-    "flip": image_views(
+    "flip": Policy(
         "Mirror each image left to right with probability 1/2, and nothing else.",
-        crop_scale=None,
-        jitter_prob=0.0,
-        grayscale_prob=0.0,
+        partial(ImageAugmentation, crop_scale=None, jitter_prob=0.0, grayscale_prob=0.0),
     ),
-    "color": image_views(
-        "Jitter and remove color, and nothing else.", crop_scale=None, flip_prob=0.0
+    "color": Policy(
+        "Jitter and remove color, and nothing else.",
+        partial(ImageAugmentation, crop_scale=None, flip_prob=0.0),
     ),
-    "random-mask": fixed(
+    "random-mask": Policy(
         "Double a random half of an image's numbers and drop the others; the second view is the "
         "complement, for objectives of two views (Wen & Li 2021, definition 2.3).",
         RandomMask,
-        "picture",
+        stage="picture",
     ),
     "cutout": Policy(
         "Cover a square with gray (DeVries & Taylor 2017).",
+        Cutout,
         CutoutSettings,
-        lambda settings, channels: Cutout(size=settings.cutout_size),
-        "picture",
+        stage="picture",
     ),
     "noise": Policy(
         "Add Gaussian noise to every pixel.",
+        Noise,
         NoiseSettings,
-        lambda settings, channels: Noise(std=settings.noise_std),
-        "picture",
+        stage="picture",
     ),
     "noise:object": Policy(
         "Add Gaussian noise to the planted object alone (Feature Dropout 2022, section 4).",
+        ObjectNoise,
         NoiseSettings,
-        lambda settings, channels: ObjectNoise(std=settings.noise_std),
     ),
     "viewmaker": Policy(
         "Let a network change the image so as to raise the loss, on a budget "
         "(Feature Dropout 2022).",
+        Viewmaker,
         ViewmakerSettings,
-        ViewmakerSettings.build,
-        "picture",
+        stage="picture",
     ),
     "viewmaker:published": Policy(
         "Change the image by the viewmaker as its authors released it: views leave [0, 1] and "
         "fall a little short of the budget.",
+        partial(Viewmaker, shape="sphere", clamp=False, slack=1e-4),
         PublishedViewmakerSettings,
-        PublishedViewmakerSettings.build,
-        "picture",
+        stage="picture",
     ),
     "mask-viewmaker": Policy(
         "Let a viewmaker change all but the planted object (Feature Dropout 2022, appendix C.1).",
+        partial(Viewmaker, exclude_object=True),
         ViewmakerSettings,
-        lambda settings, channels: settings.build(channels, exclude_object=True),
     ),
     "adversarial": Policy(
         "Attack each image by projected gradient ascent on the loss "
         "(Kim et al. 2020, as in Figure 1 of Wen & Li 2021).",
+        Adversarial,
         AdversarialSettings,
-        lambda settings, channels: Adversarial(
-            budget=settings.attack_budget, steps=settings.attack_steps
-        ),
-        "picture",
+        stage="picture",
     ),
     "jitter": Policy(
         "Add Gaussian noise to windows or waveforms, relative to each channel's deviation.",
+        Jitter,
         JitterSettings,
-        lambda settings, channels: Jitter(std=settings.jitter_std),
-        "samples",
+        stage="samples",
     ),
     "scale": Policy(
         "Multiply each channel of a window or waveform by a random gain.",
+        Scale,
         ScaleSettings,
-        lambda settings, channels: Scale(spread=settings.scale_spread),
-        "samples",
+        stage="samples",
     ),
     "time-mask": Policy(
         "Cover a random run of time with each channel's mean.",
+        TimeMask,
         TimeMaskSettings,
-        lambda settings, channels: TimeMask(share=settings.time_mask),
-        "samples",
+        stage="samples",
     ),
     "channel-drop": Policy(
         "Replace random channels of a window by their mean.",
+        ChannelDrop,
         ChannelDropSettings,
-        lambda settings, channels: ChannelDrop(prob=settings.channel_drop),
-        "samples",
+        stage="samples",
     ),
-    "specaug": fixed(
+    "specaug": Policy(
         "Cover up to 30 % of a spectrogram's rows and of its columns with its mean "
         "(SpecAugment, Park et al. 2019).",
-        lambda: SpecAugment(share=0.3),
-        "spectrogram",
+        partial(SpecAugment, share=0.3),
+        stage="spectrogram",
     ),
-    "specaug:published": fixed(
+    "specaug:published": Policy(
         "Cover up to 40 of 64 rows and columns, then add noise of a quarter of the data's "
         "deviation (Feature Dropout 2022).",
-        lambda: SpecAugment(share=40 / 64, noise=0.25),
-        "spectrogram",
+        partial(SpecAugment, share=40 / 64, noise=0.25),
+        stage="spectrogram",
     ),
-    "waveaug": fixed(
+    "waveaug": Policy(
         "Change a waveform's pitch and speed, add an echo or noise, take out a band and a run of "
         "time.",
         WaveAugment,
-        "samples",
+        stage="samples",
     ),
-    "waveaug:published": fixed(
+    "waveaug:published": Policy(
         "Keep a run of 8 to 100 % of a waveform, with noise on its spectrum (Feature Dropout "
         "2022).",
         PublishedWaveAugment,
-        "samples",
+        stage="samples",
     ),
 }
 """Every policy by name; `A+B` is A, then B."""
@@ -236,7 +270,7 @@ class ViewSettings:
         ('noise+flip', {'noise_std': 0.05})
     """
 
-    policies: tuple[tuple[str, Settings], ...] = (("expert", Settings()),)
+    policies: tuple[tuple[str, PolicySettings], ...] = (("expert", PolicySettings()),)
     """Name and settings of each policy, in the order in which they are applied."""
 
     @classmethod
@@ -329,7 +363,7 @@ def _chain(parts: list[tuple[str, Augmentation]]) -> Augmentation:
 
 def _signal_policies(
     views: ViewSettings, kind: Kind, front_end: FrontEnd | None
-) -> list[tuple[str, Settings]]:
+) -> list[tuple[str, PolicySettings]]:
     """Return the policies for windows or sounds, with `expert` and `gentle` expanded.
 
     Raises:
@@ -338,7 +372,7 @@ def _signal_policies(
     stages = (
         {"samples", "any"} if front_end is None else {"samples", "picture", "spectrogram", "any"}
     )
-    policies: list[tuple[str, Settings]] = []
+    policies: list[tuple[str, PolicySettings]] = []
     for name, settings in views.policies:
         if name in SIGNAL_POLICIES:
             names = [n for n in SIGNAL_POLICIES[name][kind] if VIEWS[n].stage in stages]
@@ -354,7 +388,9 @@ def _signal_policies(
     return policies
 
 
-def build_views(names: str, *, channels: int = 3, seed: int = 0, **settings: Any) -> Augmentation:
+def build_views(
+    names: str, *, channels: int = 3, seed: int = 0, **settings: "Unpack[ViewArguments]"
+) -> Augmentation:
     """Build the augmentation `names`: one of `VIEWS`, or several joined by "+".
 
     Args:

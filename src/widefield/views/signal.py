@@ -5,15 +5,15 @@ deviation of a channel over the batch, or to the length of a window.
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from annotated_types import Ge, Gt, Le
 from torch import Generator, Tensor
 
 from widefield.core.batch import checked
-from widefield.core.settings import Settings
 from widefield.views.base import Augmentation, AugmentContext, Views
+from widefield.views.policy import PolicySettings
 
 
 class SignalAugmentation(Augmentation):
@@ -118,6 +118,7 @@ class ChannelDrop(SignalAugmentation):
         """Drop channels of each of `views` [B, C, H, T]."""
         changed = []
         for x in views:
+            # The channel with the largest number stays, so that no window loses all of them.
             u = uniform((*x.shape[:2], 1, 1), x, generator)
             dropped = (u < self.prob) & (u < u.amax(1, keepdim=True))
             changed.append(torch.where(dropped, x.mean((2, 3), keepdim=True), x))
@@ -154,32 +155,48 @@ def normal(shape: list[int] | tuple[int, ...], like: Tensor, generator: Generato
 
 
 @dataclass(frozen=True, kw_only=True)
-class JitterSettings(Settings):
+class JitterSettings(PolicySettings):
     """Settings of jitter."""
 
     jitter_std: Annotated[float, Gt(0)] = 0.1
     """Deviation of the noise, as a share of that of the channel."""
 
+    def arguments(self, channels: int) -> dict[str, Any]:
+        """Return the arguments of the augmentation."""
+        return {"std": self.jitter_std}
+
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleSettings(Settings):
+class ScaleSettings(PolicySettings):
     """Settings of scale."""
 
     scale_spread: Annotated[float, Gt(0)] = 0.2
     """Deviation of the logarithm of a channel's gain."""
 
+    def arguments(self, channels: int) -> dict[str, Any]:
+        """Return the arguments of the augmentation."""
+        return {"spread": self.scale_spread}
+
 
 @dataclass(frozen=True, kw_only=True)
-class TimeMaskSettings(Settings):
+class TimeMaskSettings(PolicySettings):
     """Settings of time-mask."""
 
     time_mask: Annotated[float, Gt(0), Le(1)] = 0.3
     """Maximum length of the covered run, as a share of the time."""
 
+    def arguments(self, channels: int) -> dict[str, Any]:
+        """Return the arguments of the augmentation."""
+        return {"share": self.time_mask}
+
 
 @dataclass(frozen=True, kw_only=True)
-class ChannelDropSettings(Settings):
+class ChannelDropSettings(PolicySettings):
     """Settings of channel-drop."""
 
     channel_drop: Annotated[float, Ge(0), Le(1)] = 0.2
     """Probability that a channel is dropped."""
+
+    def arguments(self, channels: int) -> dict[str, Any]:
+        """Return the arguments of the augmentation."""
+        return {"prob": self.channel_drop}

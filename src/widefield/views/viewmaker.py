@@ -1,7 +1,7 @@
 """Viewmaker: a network trained as an adversary of the encoder perturbs images within a budget."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -9,8 +9,8 @@ from annotated_types import Ge, Gt
 from torch import Generator, Tensor, nn
 
 from widefield.core.batch import Positive, check_examples, checked
-from widefield.core.settings import Settings
 from widefield.views.base import Augmentation, AugmentContext, Views
+from widefield.views.policy import PolicySettings
 
 ConstraintSet = Literal["sphere", "ball"]
 
@@ -172,7 +172,7 @@ def _with_noise(x: Tensor, generator: Generator | None) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedViewmakerSettings(Settings):
+class PublishedViewmakerSettings(PolicySettings):
     """Settings of viewmaker:published: unclamped, on the sphere."""
 
     viewmaker_budget: Annotated[float, Gt(0)] = 0.05
@@ -180,23 +180,13 @@ class PublishedViewmakerSettings(Settings):
     viewmaker_lr: Annotated[float, Gt(0)] = 1e-3
     """Learning rate of the viewmaker (Adam, constant)."""
 
-    def build(self, channels: int) -> Viewmaker:
-        """Build the viewmaker of the authors' code for images of `channels` channels.
-
-        Source: Feature Dropout (Tamkin et al. 2022), the authors' code.
-        """
-        return Viewmaker(
-            channels=channels,
-            budget=self.viewmaker_budget,
-            shape="sphere",
-            clamp=False,
-            lr=self.viewmaker_lr,
-            slack=1e-4,
-        )
+    def arguments(self, channels: int) -> dict[str, Any]:
+        """Return the arguments of the augmentation."""
+        return {"channels": channels, "budget": self.viewmaker_budget, "lr": self.viewmaker_lr}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewmakerSettings(Settings):
+class ViewmakerSettings(PolicySettings):
     """Settings of viewmaker and mask-viewmaker.
 
     Example:
@@ -213,13 +203,12 @@ class ViewmakerSettings(Settings):
     viewmaker_lr: Annotated[float, Gt(0)] = 1e-3
     """Learning rate of the viewmaker (Adam, constant)."""
 
-    def build(self, channels: int, *, exclude_object: bool = False) -> Viewmaker:
-        """Build the viewmaker for images of `channels` channels."""
-        return Viewmaker(
-            channels=channels,
-            budget=self.viewmaker_budget,
-            shape=self.viewmaker_shape,
-            clamp=self.viewmaker_clamp,
-            lr=self.viewmaker_lr,
-            exclude_object=exclude_object,
-        )
+    def arguments(self, channels: int) -> dict[str, Any]:
+        """Return the arguments of the augmentation."""
+        return {
+            "channels": channels,
+            "budget": self.viewmaker_budget,
+            "shape": self.viewmaker_shape,
+            "clamp": self.viewmaker_clamp,
+            "lr": self.viewmaker_lr,
+        }

@@ -14,6 +14,7 @@ from widefield.views.signal import SignalAugmentation, normal, run, uniform
 
 _NUM_WINDOWS = 32
 """Number of windows in a waveform: 62 ms each for one second, with half overlap."""
+# Chosen by hand, for windows of few steps.
 _MIN_HOP = 4
 _REVERB_LENGTH = 0.25
 """Length of the reverberation, as a share of the waveform."""

@@ -12,6 +12,7 @@ from widefield.head.storage.disk import DiskStorage
 from widefield.head.storage.layout import FULL, Layout
 from widefield.head.storage.memory import MemoryStorage
 
+# Chosen by hand: most of the memory is left to images, activations and the checkpoint in writing.
 _MEMORY_SHARE = 0.25
 
 

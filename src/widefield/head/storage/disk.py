@@ -26,8 +26,10 @@ from widefield.head.storage.journal import RecoverableRows, remove_rows
 from widefield.head.storage.layout import FULL, STEP_WORDS, Layout
 from widefield.head.storage.lock import FolderLock
 
-_MAX_READS = 2
-_MAX_WRITES = 4
+# Chosen by hand. A step needs one batch ahead; the second hides a slow read. No step needs what is
+# written, so more writes may wait, and each holds the rows of a batch in memory.
+_MAX_READS, _MAX_WRITES = 2, 4
+# Rows copied at a time between shards: 6 MB of records at m = 128.
 _CHUNK_ROWS = 4096
 
 T = TypeVar("T")

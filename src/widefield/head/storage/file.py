@@ -28,8 +28,11 @@ _FILE_ID = b"widefield rows\0\0"
 # magic, version, words, n, dim, seed, rank, world, layout, run
 _FIELDS = struct.Struct("<16sIIqqqII16s16s")
 _CHECKSUM = struct.Struct("<I")
+# A page, so that records begin on a page of the map.
 _HEADER_BYTES = 4096
+# Blocks are allocated by the megabyte: one system call for about 700 records of m = 128.
 _CHUNK_BYTES = 1 << 20
+# Chosen by hand: of a file up to this share of the memory, records stay in the page cache.
 _CACHED_SHARE = 0.25
 
 _MISMATCH = "{} holds {}, not {}: resume with the run's own data and settings, or start a new run"

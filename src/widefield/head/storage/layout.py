@@ -11,7 +11,8 @@ Moments = Literal["float32", "bf16"]
 SecondMoment = Literal["element", "row", "none"]
 
 _MIX = -0x61C88647  # 2^32 over the golden ratio: its multiples differ in their upper bits
-STEP_WORDS = 2  # a record starts with its step, an int64
+# A record starts with its step, so that a journal knows at a glance whether it has the old one.
+STEP_WORDS = 2  # an int64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +60,7 @@ class Layout:
     def words(self, dim: int) -> int:
         """Return the 32-bit words of a record, an even number."""
         count = STEP_WORDS + sum(self._widths(dim))
+        # Even, so that the step of every record is aligned and the journal can sum 64-bit words.
         return count + count % 2
 
     def cast_moments(self, row: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
