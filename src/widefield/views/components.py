@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from widefield.views.base import Augmentation
+from widefield.views.blur import pillow_blur
 from widefield.views.chain import Chain, StackedAugmentation
-from widefield.views.image import ImageAugmentation, pillow_blur
+from widefield.views.image import ImageAugmentation
 from widefield.views.simple import Identity
 from widefield.views.spectrogram import Spectrogram
 
