@@ -18,7 +18,8 @@ TARGET = Path(__file__).parents[1] / "src" / "widefield" / "losses.py"
 
 HEADER = '''"""Every loss as a function of tensors, with its equation, shapes and source.
 
-Written by scripts/losses.py from the methods' files.
+Written by scripts/losses.py from the methods' files. Tensors and numbers that do not fit are a
+`ValueError`, which says what is wrong.
 
 Example:
     >>> import torch

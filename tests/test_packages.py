@@ -337,7 +337,7 @@ def test_an_encoder_loads_without_the_readers_of_weights() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-STEP = ("train/model.py", "train/step.py", "methods/simclr.py")
+STEP = ("train/step.py", "methods/simclr.py")
 """A step of the default objective of two views, from which a newcomer reads on."""
 
 

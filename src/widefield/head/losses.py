@@ -61,9 +61,6 @@ def decoupled_contrast(
 
     The rows may be features of a second view.
 
-    Raises:
-        ValueError: there are fewer than two examples.
-
     Example:
         >>> z = torch.eye(4)
         >>> right, wrong = (decoupled_contrast(z, rows, scale=10.0) for rows in (z, z.roll(1, 0)))
@@ -101,9 +98,6 @@ def view_contrast(
 
     The first term has a gradient from an example's first visit on, and keeps features that the
     second term suppresses; the second term improves the accuracy of other features.
-
-    Raises:
-        ValueError: there are fewer than two examples.
 
     Example:
         >>> z = torch.eye(4)

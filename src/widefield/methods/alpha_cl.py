@@ -78,9 +78,6 @@ def alpha_cl(
     the scale of alpha, and with InfoNCE's importance its gradient is that of `infonce` with
     eps = 0.
 
-    Raises:
-        ValueError: the views are not of one shape, or there are fewer than two examples.
-
     Example:
         >>> f = torch.eye(2)
         >>> float(alpha_cl(f, f, torch.ones(2, 2) - torch.eye(2)))
@@ -141,10 +138,9 @@ class AlphaCL(PairMethod[AlphaCLConfig]):
     """alpha-CL on the unit sphere, each view the anchor in turn.
 
     Example:
-        >>> import torch
-        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
+        >>> views = list(torch.rand(2, 4, 8))
         >>> method = AlphaCL(8, pair_importance="quadratic")
-        >>> method(encoder, views, torch.arange(4)).total.shape
+        >>> method(torch.nn.Identity(), views, torch.arange(4)).total.shape
         torch.Size([])
 
     Source: Tian (2022), section 2.

@@ -37,9 +37,6 @@ def barlow_twins(
 
     The 1e-5 added to each variance is from the authors' code; the paper has none.
 
-    Raises:
-        ValueError: the views are not of one shape, or there are fewer than two examples.
-
     Example:
         >>> z = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
         >>> z = torch.linalg.qr(z - z.mean(0)).Q  # uncorrelated columns
@@ -77,10 +74,8 @@ class BarlowTwins(PairMethod[BarlowTwinsConfig]):
     Each view has batch statistics of its own, as published.
 
     Example:
-        >>> import torch
-        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
-        >>> method = BarlowTwins(8)
-        >>> method(encoder, views, torch.arange(4)).total.shape
+        >>> views = list(torch.rand(2, 4, 8))
+        >>> BarlowTwins(8)(torch.nn.Identity(), views, torch.arange(4)).total.shape
         torch.Size([])
 
     Source: Barlow Twins (Zbontar et al. 2021).

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -12,12 +12,10 @@ from torch import Tensor, nn
 from widefield.core.batch import Positive, Rows, check_number, checked
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
+from widefield.methods.arguments import MethodArguments
 from widefield.methods.base import BuildContext, Method, MethodConfig
 from widefield.methods.projector import ProjectorConfig, projection_std
 from widefield.methods.target import TargetNetwork
-
-if TYPE_CHECKING:
-    from widefield.methods.arguments import MethodArguments
 
 Directions = Literal["both", "one"]
 
@@ -30,9 +28,6 @@ def prediction_error(p: Rows, z: Rows) -> Tensor:
         loss = 1/b sum_i |p_i/|p_i| - z_i/|z_i||^2 = 1/b sum_i (2 - 2 cos(p_i, z_i)).
 
     No gradient flows into the target.
-
-    Raises:
-        ValueError: p and z are not of one shape.
 
     Example:
         >>> import torch
@@ -81,7 +76,7 @@ class BYOL(Method):
         *,
         encoder: nn.Module,
         steps: int,
-        **settings: "Unpack[MethodArguments]",
+        **settings: Unpack[MethodArguments],
     ) -> None:
         super().__init__()
         check_number("steps", Positive, steps)
@@ -106,7 +101,6 @@ class BYOL(Method):
         return Loss(torch.stack(errors).sum(), {"projection_std": projection_std(targets[-1])})
 
     def _move(self) -> None:
-        """Update the target network."""
         self.step += 1
         done = min(self.step / self.steps, 1)
         left = (math.cos(math.pi * done) + 1) / 2

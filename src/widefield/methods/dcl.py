@@ -27,9 +27,6 @@ def dcl(z1: ContrastedRows, z2: ContrastedRows, *, temperature: Annotated[float,
     NT-Xent has the positive pair in the sum as well. There, a pair that is already alike scales
     the whole gradient down, the more so the smaller the batch; here it does not.
 
-    Raises:
-        ValueError: the views are not of one shape, or there are fewer than two examples.
-
     Example:
         >>> z = torch.eye(4)
         >>> bool(dcl(z, z, temperature=0.1) < dcl(z, z.roll(1, 0), temperature=0.1))
@@ -69,10 +66,8 @@ class DCL(PairMethod[DCLConfig]):
     """SimCLR without the positive pair among the negatives.
 
     Example:
-        >>> import torch
-        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
-        >>> method = DCL(8, temperature=0.2)
-        >>> method(encoder, views, torch.arange(4)).total.shape
+        >>> views = list(torch.rand(2, 4, 8))
+        >>> DCL(8, temperature=0.2)(torch.nn.Identity(), views, torch.arange(4)).total.shape
         torch.Size([])
 
     Source: Decoupled contrastive learning (Yeh et al. 2022).

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, ClassVar, Generic, TypeVar, Unpack
+from typing import Annotated, ClassVar, Generic, TypeVar, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -19,10 +19,8 @@ from widefield.core.precision import full_precision
 from widefield.core.transfer import to_device
 from widefield.core.types import Loss, Part
 from widefield.head import initial_rows
+from widefield.methods.arguments import MethodArguments
 from widefield.methods.base import BuildContext, Method, MethodConfig
-
-if TYPE_CHECKING:
-    from widefield.methods.arguments import MethodArguments
 
 
 @checked
@@ -116,7 +114,7 @@ class DenseHead(Method, Generic[Config]):
         *,
         examples: int,
         seed: int = 0,
-        **settings: "Unpack[MethodArguments]",
+        **settings: Unpack[MethodArguments],
     ) -> None:
         super().__init__()
         check_number("examples", Positive, examples)
@@ -128,7 +126,6 @@ class DenseHead(Method, Generic[Config]):
         self.compare = chosen.head_loss()
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Return the loss over all n examples of the one view."""
         (view,) = views
         h = encoder(view)
         return Loss(self.compare(h, self.rows, to_device(index, h.device)))
@@ -172,10 +169,8 @@ class Diet(DenseHead[DietConfig]):
     Time and memory grow with n; those of a step of S-DIET do not.
 
     Example:
-        >>> import torch
-        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(1, 4, 1, 2, 4))
-        >>> method = Diet(8, examples=4)
-        >>> method(encoder, views, torch.arange(4)).total.shape
+        >>> views = [torch.rand(4, 8)]
+        >>> Diet(8, examples=4)(torch.nn.Identity(), views, torch.arange(4)).total.shape
         torch.Size([])
 
     Source: DIET (Balestriero 2023); S-DIET (2025), section 3, equation 3.
@@ -206,10 +201,8 @@ class DietMSE(DenseHead[DietMSEConfig]):
     contrastive loss (Theorem 4.3); here both are free. Time and memory grow with n.
 
     Example:
-        >>> import torch
-        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(1, 4, 1, 2, 4))
-        >>> method = DietMSE(8, examples=4)
-        >>> method(encoder, views, torch.arange(4)).total.shape
+        >>> views = [torch.rand(4, 8)]
+        >>> DietMSE(8, examples=4)(torch.nn.Identity(), views, torch.arange(4)).total.shape
         torch.Size([])
 
     Source: S-DIET (2025), section 4.

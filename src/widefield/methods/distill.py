@@ -1,7 +1,7 @@
 """Distillation: predict the features of frozen teachers, computed once for each example."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -13,11 +13,9 @@ from widefield.core.precision import full_precision
 from widefield.core.transfer import to_device
 from widefield.core.types import Loss
 from widefield.head import initial_rows
+from widefield.methods.arguments import MethodArguments
 from widefield.methods.base import BuildContext, Method, MethodConfig
 from widefield.methods.projector import ProjectorConfig
-
-if TYPE_CHECKING:
-    from widefield.methods.arguments import MethodArguments
 
 
 @checked
@@ -91,7 +89,7 @@ class Distill(Method):
         *,
         examples: int,
         targets: NDArray[Any] | None = None,
-        **settings: "Unpack[MethodArguments]",
+        **settings: Unpack[MethodArguments],
     ) -> None:
         super().__init__()
         config = DistillConfig.of(config, settings)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Generic, Literal, Self, TypeVar, Unpack
+from typing import Annotated, ClassVar, Generic, Literal, Self, TypeVar, Unpack
 
 import torch
 from annotated_types import Gt
@@ -24,11 +24,9 @@ from widefield.head import (
     select_device_kind,
 )
 from widefield.head.lazy_optimizer import WEIGHT_DECAY
+from widefield.methods.arguments import MethodArguments
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import ProjectionConfig
-
-if TYPE_CHECKING:
-    from widefield.methods.arguments import MethodArguments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +147,7 @@ class HeadMethod(Method, Generic[Config]):
         *,
         examples: int,
         context: BuildContext | None = None,
-        **settings: "Unpack[MethodArguments]",
+        **settings: Unpack[MethodArguments],
     ) -> None:
         super().__init__()
         check_number("examples", Positive, examples)

@@ -40,9 +40,6 @@ def infonce(
     Equation 1 is b times that. With eps = 0 the gradient is that of `alpha_cl` with InfoNCE's
     pair importance.
 
-    Raises:
-        ValueError: the views are not of one shape, or there are fewer than two examples.
-
     Example:
         >>> float(infonce(torch.zeros(3, 2), torch.zeros(3, 2), temperature=1.0, eps=0.0))
         0.6931471824645996
@@ -103,10 +100,8 @@ class InfoNCE(PairMethod[InfoNCEConfig]):
     """InfoNCE on the unit sphere, each view the anchor in turn.
 
     Example:
-        >>> import torch
-        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
-        >>> method = InfoNCE(8, temperature=0.2)
-        >>> method(encoder, views, torch.arange(4)).total.shape
+        >>> views = list(torch.rand(2, 4, 8))
+        >>> InfoNCE(8, temperature=0.2)(torch.nn.Identity(), views, torch.arange(4)).total.shape
         torch.Size([])
 
     Source: Tian (2022), section 2.

@@ -1,7 +1,7 @@
 """LeJEPA: views of one example agree, and embeddings follow an isotropic Gaussian."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Unpack
+from typing import Annotated, ClassVar, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -13,12 +13,10 @@ from widefield.core.gather import gather
 from widefield.core.memory import check_memory
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
+from widefield.methods.arguments import MethodArguments
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import ProjectionConfig
 from widefield.methods.projector import ProjectorConfig
-
-if TYPE_CHECKING:
-    from widefield.methods.arguments import MethodArguments
 
 LAST_FREQUENCY, FREQUENCIES = 5.0, 9
 """The test compares characteristic functions at 17 points of [-5, 5]; by symmetry 9 are enough."""
@@ -71,9 +69,6 @@ def lejepa(
 
     Both views are global ones here: the paper's smaller local views are left out.
 
-    Raises:
-        ValueError: the views are not of one shape.
-
     Example:
         >>> z = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
         >>> agree, differ = (
@@ -103,10 +98,8 @@ class LeJEPA(Method):
         **settings: single settings to replace, by name.
 
     Example:
-        >>> import torch
-        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
-        >>> method = LeJEPA(8)
-        >>> method(encoder, views, torch.arange(4)).total.shape
+        >>> views = list(torch.rand(2, 4, 8))
+        >>> LeJEPA(8)(torch.nn.Identity(), views, torch.arange(4)).total.shape
         torch.Size([])
 
     Source: LeJEPA (Balestriero & LeCun 2025).
@@ -122,7 +115,7 @@ class LeJEPA(Method):
         config: "LeJEPAConfig | None" = None,
         *,
         generator: Generator | None = None,
-        **settings: "Unpack[MethodArguments]",
+        **settings: Unpack[MethodArguments],
     ) -> None:
         super().__init__()
         config = LeJEPAConfig.of(config, settings)

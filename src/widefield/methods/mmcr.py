@@ -31,9 +31,6 @@ def mmcr(
     different examples are orthogonal. It makes the second term small by itself: the authors train
     with `local_weight` 0.
 
-    Raises:
-        ValueError: the views are not of one shape, or there are fewer than two examples.
-
     Example:
         >>> z = torch.eye(4)
         >>> float(mmcr(z, z, local_weight=0.0))
@@ -68,10 +65,8 @@ class MMCR(PairMethod[MMCRConfig]):
     """Maximum manifold capacity: the nuclear norm of the means of two views' projections.
 
     Example:
-        >>> import torch
-        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
-        >>> method = MMCR(8)
-        >>> method(encoder, views, torch.arange(4)).total.shape
+        >>> views = list(torch.rand(2, 4, 8))
+        >>> MMCR(8)(torch.nn.Identity(), views, torch.arange(4)).total.shape
         torch.Size([])
 
     Source: MMCR (Yerxa et al. 2023).

@@ -1,7 +1,7 @@
 """MoCo: match a view with the target network's key of the other view, against a queue of keys."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Unpack
+from typing import Annotated, Any, ClassVar, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -13,13 +13,11 @@ from widefield.core.gather import gather
 from widefield.core.precision import full_precision
 from widefield.core.transfer import to_device
 from widefield.core.types import Loss
+from widefield.methods.arguments import MethodArguments
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import ProjectionConfig
 from widefield.methods.projector import ProjectorConfig
 from widefield.methods.target import TargetNetwork
-
-if TYPE_CHECKING:
-    from widefield.methods.arguments import MethodArguments
 
 
 @checked
@@ -93,7 +91,7 @@ class MoCo(Method):
         *,
         encoder: nn.Module,
         examples: int,
-        **settings: "Unpack[MethodArguments]",
+        **settings: Unpack[MethodArguments],
     ) -> None:
         super().__init__()
         check_number("examples", Positive, examples)
@@ -121,7 +119,6 @@ class MoCo(Method):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Return the cross-entropy over the batch and the queue."""
         q, keys = self.projector(encoder(views[0])), self.target(views[1]).to(self.queue.dtype)
         index = to_device(index, q.device)
         if self.gather_distributed:

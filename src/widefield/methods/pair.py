@@ -86,7 +86,6 @@ class PairLoss(Method):
         return f"{super().extra_repr()}, loss={name}({values})"
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Return the loss of the two views."""
         if self.one_pass:
             z1, z2 = self.projector(encoder(torch.cat(views))).chunk(2)
         else:

@@ -44,9 +44,9 @@ class RowContrast(HeadMethod[RowContrastConfig]):
 
     Example:
         >>> import torch
-        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(1, 4, 1, 2, 4))
+        >>> views = [torch.rand(4, 8)]
         >>> method = RowContrast(8, examples=4, logit_scale=5.0)
-        >>> method(encoder, views, torch.arange(4)).total.shape
+        >>> method(torch.nn.Identity(), views, torch.arange(4)).total.shape
         torch.Size([])
 
     Source: ours, on the per-example head of S-DIET (2025), section 5.

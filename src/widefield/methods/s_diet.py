@@ -45,9 +45,9 @@ class SDiet(HeadMethod[SDietConfig]):
 
     Example:
         >>> import torch
-        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(1, 4, 1, 2, 4))
+        >>> views = [torch.rand(4, 8)]
         >>> method = SDiet(8, examples=4, label_smoothing=0.5)
-        >>> method(encoder, views, torch.arange(4)).total.shape
+        >>> method(torch.nn.Identity(), views, torch.arange(4)).total.shape
         torch.Size([])
 
     Source: S-DIET (2025), section 5.

@@ -26,9 +26,6 @@ def nt_xent(z1: Rows, z2: Rows, *, temperature: Annotated[float, Gt(0)]) -> Tens
 
     The standard form: both views are anchors, self-similarity is left out.
 
-    Raises:
-        ValueError: the views are not of one shape.
-
     Example:
         >>> import torch
         >>> z = torch.eye(4)
@@ -54,9 +51,6 @@ def one_sided(z1: Rows, z2: Rows, *, temperature: Annotated[float, Gt(0)]) -> Te
         loss = 1/b sum_{i <= b} ( -s_{i p(i)} + log sum_j exp s_ij ).
 
     Unlike `nt_xent`, first views alone are anchors, and one's similarity to itself is in the sum.
-
-    Raises:
-        ValueError: the views are not of one shape.
 
     Example:
         >>> import torch

@@ -1,7 +1,7 @@
 """SimSiam: predict one view's projection from the other's, with a stop-gradient on the target."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Unpack
+from typing import Annotated, ClassVar, Unpack
 
 import torch.nn.functional as F
 from annotated_types import Ge
@@ -10,20 +10,15 @@ from torch import Tensor, nn
 from widefield.core.batch import Rows, checked
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
+from widefield.methods.arguments import MethodArguments
 from widefield.methods.base import BuildContext, Method, MethodConfig
 from widefield.methods.projector import ProjectorConfig, projection_std
-
-if TYPE_CHECKING:
-    from widefield.methods.arguments import MethodArguments
 
 
 @checked
 @full_precision
 def negative_cosine(p: Rows, z: Rows) -> Tensor:
     """Return -1/b sum_i cos(p_i, z_i) of predictions p [b, m] and targets z [b, m].
-
-    Raises:
-        ValueError: p and z are not of one shape.
 
     Example:
         >>> import torch
@@ -46,9 +41,8 @@ class SimSiam(Method):
 
     Example:
         >>> import torch
-        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
-        >>> method = SimSiam(8)
-        >>> method(encoder, views, torch.arange(4)).total.shape
+        >>> views = list(torch.rand(2, 4, 8))
+        >>> SimSiam(8)(torch.nn.Identity(), views, torch.arange(4)).total.shape
         torch.Size([])
 
     Source: SimSiam (Chen & He 2021), equations 2 to 4; section 4.1 without the stop-gradient.
@@ -62,7 +56,7 @@ class SimSiam(Method):
         config: "SimSiamConfig | None" = None,
         *,
         stop_gradient: bool = True,
-        **settings: "Unpack[MethodArguments]",
+        **settings: Unpack[MethodArguments],
     ) -> None:
         super().__init__()
         config = SimSiamConfig.of(config, settings)

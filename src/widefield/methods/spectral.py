@@ -29,9 +29,6 @@ def spectral_contrastive(z1: Rows, z2: Rows) -> Tensor:
     of its own kind, -2 E[z.z+] + E[(z.z')^2]: 2b times the same loss, of projections larger by
     sqrt(b).
 
-    Raises:
-        ValueError: the views are not of one shape.
-
     Example:
         >>> import torch
         >>> z = torch.eye(4)
@@ -99,9 +96,8 @@ class Spectral(PairMethod[SpectralConfig]):
 
     Example:
         >>> import torch
-        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
-        >>> method = Spectral(8)
-        >>> method(encoder, views, torch.arange(4)).total.shape
+        >>> views = list(torch.rand(2, 4, 8))
+        >>> Spectral(8)(torch.nn.Identity(), views, torch.arange(4)).total.shape
         torch.Size([])
 
     Source: HaoChen et al. (2021); S-DIET (2025), equation 2.

@@ -1,7 +1,7 @@
 """Supervised training, the ceiling of the same encoder."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Unpack
+from typing import ClassVar, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -11,10 +11,8 @@ from widefield.core.batch import Shape, check_tensors
 from widefield.core.precision import at_least_float32
 from widefield.core.transfer import to_device
 from widefield.core.types import Loss
+from widefield.methods.arguments import MethodArguments
 from widefield.methods.base import BuildContext, Method, MethodConfig
-
-if TYPE_CHECKING:
-    from widefield.methods.arguments import MethodArguments
 
 
 class Supervised(Method):
@@ -46,7 +44,7 @@ class Supervised(Method):
         config: "SupervisedConfig | None" = None,
         *,
         labels: dict[str, Tensor],
-        **settings: "Unpack[MethodArguments]",
+        **settings: Unpack[MethodArguments],
     ) -> None:
         super().__init__()
         SupervisedConfig.of(config, settings)
@@ -63,7 +61,6 @@ class Supervised(Method):
         )
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Return the cross-entropy of the one view, summed over tasks."""
         (view,) = views
         h = encoder(view)
         check_tensors({"h": h}, {"h": Shape("b D")}, {"D": self.width})

@@ -52,9 +52,6 @@ def vicreg(
     This is the authors' code, with which the weights 25, 25 and 1 were chosen. Their paper
     (equations 5 and 6) divides the first term by b alone and does not halve the second.
 
-    Raises:
-        ValueError: the views are not of one shape, or there are fewer than two examples.
-
     Example:
         >>> z = 4 * torch.eye(4)
         >>> weights = {"invariance_weight": 25.0, "variance_weight": 25.0, "cov_weight": 1.0}
@@ -106,10 +103,8 @@ class VICReg(PairMethod[VICRegConfig]):
     Each view has batch statistics of its own, as published.
 
     Example:
-        >>> import torch
-        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
-        >>> method = VICReg(8)
-        >>> method(encoder, views, torch.arange(4)).total.shape
+        >>> views = list(torch.rand(2, 4, 8))
+        >>> VICReg(8)(torch.nn.Identity(), views, torch.arange(4)).total.shape
         torch.Size([])
 
     Source: VICReg (Bardes et al. 2022).

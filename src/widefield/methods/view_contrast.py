@@ -49,9 +49,8 @@ class ViewContrast(HeadMethod[ViewContrastConfig]):
 
     Example:
         >>> import torch
-        >>> encoder, views = torch.nn.Flatten(), list(torch.rand(2, 4, 1, 2, 4))
-        >>> method = ViewContrast(8, examples=4)
-        >>> method(encoder, views, torch.arange(4)).total.shape
+        >>> views = list(torch.rand(2, 4, 8))
+        >>> ViewContrast(8, examples=4)(torch.nn.Identity(), views, torch.arange(4)).total.shape
         torch.Size([])
 
     Source: ours, on the per-example head of S-DIET (2025), section 5.
