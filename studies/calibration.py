@@ -147,7 +147,7 @@ class World:
             images=images,
             labels={TASK: y},
             classes={TASK: names},
-            paths=[f"row {i}" for i in range(n)],
+            names=[f"row {i}" for i in range(n)],
         )
 
 

@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from widefield.data.dataset import Dataset as Dataset
     from widefield.data.loader import Loader as Loader
     from widefield.data.loader import steps_per_epoch as steps_per_epoch
+    from widefield.data.open import count_of_source as count_of_source
     from widefield.data.open import open_dataset as open_dataset
     from widefield.data.skipped import Skipped as Skipped
-    from widefield.data.source import count_of_source as count_of_source
     from widefield.data.source import kind_of_source as kind_of_source
     from widefield.data.spec import absolute as absolute
     from widefield.data.spec import plant_names as plant_names

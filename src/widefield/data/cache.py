@@ -1,6 +1,6 @@
 """Cache of decoded pixels: in memory if they fit, otherwise memory-mapped from disk.
 
-Pixels are cached on disk if they do not fit into memory or were slow to decode.
+Pixels are in a file if they do not fit into memory, or come from many files.
 
 A cache entry is a folder named by a hash of everything that determines its content. It is written
 under a temporary name and renamed when complete, so every visible entry is complete. What a killed
@@ -27,15 +27,19 @@ from numpy.typing import DTypeLike, NDArray
 from widefield.core.errors import option
 from widefield.core.memory import free_host_memory
 
-_FORMAT = 7
+_FORMAT = 8
 """Part of every key; incremented when the result of decoding, resizing or planting changes."""
 
-SLOW = 10.0
-"""Decoding time in seconds above which pixels in memory are cached too."""
+# Chosen by hand: a second or more of decoding, which every later command saves.
+KEPT_FROM = 1_000
+"""Number of files from which decoded pixels are kept for later commands."""
+# Chosen by hand: a flush of the pixels takes a part of a second.
 JOURNAL_SECONDS = 5.0
 """Seconds of decoding that a killed process loses at most."""
+# Chosen by hand: what fits into memory is a convenience on disk, which must not fill it.
 _FREE_FACTOR = 10
 """Pixels in memory are cached only if the free disk space is this multiple of their size."""
+# Chosen by hand: about ten entries of 30,000 images of 224 pixels.
 MAX_CACHE_BYTES = 50 * 10**9
 """Limit of the total size of all entries; the least recently used ones are removed."""
 _STALE_SECONDS = 7 * 24 * 3600
@@ -103,44 +107,46 @@ def load_or_build(
     build: Build,
     *,
     key: Callable[[], str] | None,
+    files: int = 0,
     budget: int | None = None,
     dtype: DTypeLike = np.uint8,
-    slow: Callable[[], bool] = lambda: False,
     why_not_encoded: str | None = None,
 ) -> tuple[NDArray[Any], Record, str]:
     """Return pixels of `shape`, their record, and where they are stored, as text.
 
     Above `budget` bytes (default: half of the available memory) the array is a file in the cache,
-    returned as a read-only memory map. Below, it is in memory, and cached if `build` was slow; if
-    `slow` predicts this, it is built in the cache, where a killed build is resumed. Cached pixels
-    are not built again. Without a key, pixels are kept in memory only. If there is no space, the
-    error names `pixels: encoded` as a remedy, or why it is none.
+    returned as a read-only memory map. Below, it is in memory, and if it is decoded from many
+    `files` in the cache too, if the disk has the space. An entry that the cache has is not built
+    again, and a killed build of one is resumed. Without a key, pixels are in memory only. If there
+    is no space for those above `budget`, the error names `pixels: encoded` as a remedy, or why it
+    is none.
     """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    if key is None:
-        pixels = np.empty(shape, dtype=dtype)
-        return pixels, build(pixels, None), f"kept in memory: {_bytes(size)}"
-    entry = cache_folder() / key()
-    in_memory = size <= (free_host_memory() // 2 if budget is None else budget)
-    cached = _read_entry(entry, shape, dtype, in_memory=in_memory)
-    if in_memory and cached is not None:
-        return *cached, f"kept in memory: {_bytes(size)}, decoded before into {entry}"
-    if in_memory and slow():
-        with suppress(OSError, ValueError):  # no space, or a cache that cannot be written
-            _write_entry(entry, shape, dtype, build, free_factor=_FREE_FACTOR)
-            cached = _read_entry(entry, shape, dtype, in_memory=True)
+    in_memory = key is None or size <= (free_host_memory() // 2 if budget is None else budget)
+    if key is not None and (files >= KEPT_FROM or not in_memory):
+        entry = cache_folder() / key()
+        cached = _read_entry(entry, shape, dtype)
+        where = f"decoded before into {entry}"
+        if cached is None:
+            where = f"for later commands in {entry} too"
+            try:
+                factor = _FREE_FACTOR if in_memory else 1
+                _write_entry(entry, shape, dtype, build, factor, why_not_encoded)
+                cached = _read_entry(entry, shape, dtype)
+            except CacheError:
+                if not in_memory:
+                    raise
         if cached is not None:
-            return *cached, f"kept in memory: {_bytes(size)}, for later commands in {entry} too"
-    if in_memory:
-        return _build_in_memory(entry, shape, dtype, build)
-    if cached is None:
-        _write_entry(entry, shape, dtype, build, why_not_encoded=why_not_encoded)
-        cached = _read_entry(entry, shape, dtype, in_memory=False)
-    if cached is None:
-        raise ValueError(
-            f"cannot read '{entry}' after writing it; set XDG_CACHE_HOME to another folder"
-        )
-    return *cached, f"kept on disk, too large for memory: {_bytes(size)} in {entry}"
+            pixels, record = cached
+            if in_memory:
+                return np.array(pixels), record, f"kept in memory: {_bytes(size)}, {where}"
+            return pixels, record, f"kept on disk, too large for memory: {_bytes(size)} in {entry}"
+        if not in_memory:
+            raise ValueError(
+                f"cannot read '{entry}' after writing it; set XDG_CACHE_HOME to another folder"
+            )
+    pixels = np.empty(shape, dtype=dtype)
+    return pixels, build(pixels, None), f"kept in memory: {_bytes(size)}"
 
 
 def space_lacking(
@@ -166,30 +172,8 @@ def space_lacking(
     )
 
 
-def _build_in_memory(
-    entry: Path, shape: tuple[int, ...], dtype: DTypeLike, build: Build
-) -> tuple[NDArray[Any], Record, str]:
-    """Build in memory; cache the result if that was slow and the disk has space."""
-    pixels = np.empty(shape, dtype=dtype)
-    start_time = time.monotonic()
-    record = build(pixels, None)
-    storage = f"kept in memory: {_bytes(pixels.nbytes)}"
-    if time.monotonic() - start_time < SLOW:
-        return pixels, record, storage
-
-    def copy(out: NDArray[Any], journal: DecodingJournal | None) -> Record:
-        out[:] = pixels
-        return record
-
-    try:
-        _write_entry(entry, shape, dtype, copy, free_factor=_FREE_FACTOR)
-    except (OSError, ValueError):  # without a cache the next command decodes again
-        return pixels, record, storage
-    return pixels, record, f"{storage}, for later commands in {entry} too"
-
-
 def _read_entry(
-    entry: Path, shape: tuple[int, ...], dtype: DTypeLike, *, in_memory: bool
+    entry: Path, shape: tuple[int, ...], dtype: DTypeLike
 ) -> tuple[NDArray[Any], Record] | None:
     """Return pixels and record of an entry, or None; a damaged or foreign one is removed."""
     record = read_record(entry)
@@ -197,8 +181,7 @@ def _read_entry(
     if pixels is not None and record is not None:
         with suppress(OSError):  # a read-only cache
             os.utime(entry)  # the time of last use
-        with suppress(OSError):
-            return np.array(pixels) if in_memory else pixels, record
+        return pixels, record
     if os.path.lexists(entry):
         _remove(entry)
     return None
@@ -237,9 +220,8 @@ def _write_entry(
     shape: tuple[int, ...],
     dtype: DTypeLike,
     build: Build,
-    *,
-    free_factor: int = 1,
-    why_not_encoded: str | None = None,
+    free_factor: int,
+    why_not_encoded: str | None,
 ) -> None:
     """Build an entry if the disk has `free_factor` times its size free.
 
@@ -302,7 +284,7 @@ def _check_space(size: int, free_factor: int, folder: Path, why_not_encoded: str
         encoded = ", or set pixels to encoded"
         if why_not_encoded is not None:
             encoded = f"; they cannot stay encoded, because the data {why_not_encoded}"
-        raise ValueError(
+        raise CacheError(
             f"decoded images need {_bytes(size)} and '{folder.parent}' has {_bytes(free)} free; "
             f"set XDG_CACHE_HOME to a larger disk, choose a smaller {option('image_size')} or "
             f"{option('max_examples')}{encoded}"
@@ -389,7 +371,7 @@ def digest_of_example(pixels: NDArray[Any], more: bytes = b"") -> int:
 
 
 class CacheError(ValueError):
-    """The cache cannot be written."""
+    """The cache cannot be written, or has no space."""
 
 
 def make_cache_folder(folder: Path) -> None:

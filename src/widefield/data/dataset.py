@@ -1,7 +1,7 @@
 """The data set: decoded examples in a stable order, with labels and planted features."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import repeat, starmap
 from typing import Any
 
@@ -13,12 +13,14 @@ from widefield.core.pixels import white_of
 from widefield.core.types import STORED, BlackWhite, Fit, Inputs, Kind, kind_of
 from widefield.data.cache import digest_of_example
 from widefield.data.clips import Clips
-from widefield.data.columns import take
 from widefield.data.encoded import EncodedImages
-from widefield.data.planted import DigitChannel, Overlay, SoundOverlay
+from widefield.data.examples import Examples
+from widefield.data.notes import split_note
+from widefield.data.planted import BitPlanes, DigitChannel, Overlay, SoundOverlay
 from widefield.data.select import spread_rows
-from widefield.data.skipped import Skipped
-from widefield.data.table import Target
+from widefield.data.skipped import Skipped, skipped_note
+from widefield.data.spec import Spec
+from widefield.data.table import Table
 
 _STATISTICS_EXAMPLES = 50_000
 _STATISTICS_ENCODED = 2_000
@@ -26,10 +28,12 @@ _STATISTICS_CHUNK = 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dataset:
+class Dataset(Table):
     """Decoded examples 0..n-1 in a stable order.
 
-    The index of an example is its position after split, `max_examples` and skipped files.
+    The index of an example is its position after split, `max_examples` and skipped files. `labels`
+    and `classes` are of the tasks of the source, then of planted features. `skipped` are files that
+    could not be read or were excluded, with reasons.
     """
 
     spec: str
@@ -37,22 +41,6 @@ class Dataset:
     images: NDArray[Any]
     """uint8, uint16 or float32 in [0, 1], [n, H, W, C]; windows float32 [n, 1, T, C]; sounds int16
     [n, 1, T, 1]. In memory, a read-only memory map, or `EncodedImages`."""
-    labels: dict[str, NDArray[np.int64]]
-    """Class ids of each task, int64 [n]: tasks of the source, then planted ones. -1 is an
-    unlabeled example."""
-    classes: dict[str, tuple[str, ...]]
-    """Class names of each task, indexed by class id."""
-    paths: Sequence[str]
-    """Name of each example: its relative path, or "row 17" of an array."""
-    targets: dict[str, Target] = field(default_factory=dict)
-    """Numbers, or several labels, of each example, which only probes take."""
-    groups: NDArray[np.int64] | None = None
-    """Group of each example, int64 [n], if some belong together; the same key has the same id in
-    every data set."""
-    skipped: tuple[Skipped, ...] = ()
-    """Files that could not be read or were excluded, with reasons."""
-    notes: tuple[str, ...] = ()
-    """Messages to the user, one line each, such as the number of resized images."""
     storage: str = ""
     """Location of the pixels, as text."""
     fit: Fit = "crop"
@@ -78,14 +66,44 @@ class Dataset:
         n = len(self.images)
         assert self.images.dtype.name in STORED
         assert self.images.ndim == 4
-        assert len(self.paths) == n
+        assert len(self.names) == n
         assert self.groups is None or self.groups.shape == (n,)
         assert self.labels.keys() == self.classes.keys()
         assert all(v.dtype == np.int64 and v.shape == (n,) for v in self.labels.values())
 
+    @classmethod
+    def of(
+        cls,
+        spec: Spec,
+        examples: Examples,
+        rows: NDArray[np.int64],
+        images: NDArray[Any],
+        *,
+        storage: str,
+        failed: Iterable[Skipped] = (),
+        notes: Iterable[str] = (),
+    ) -> "Dataset":
+        """Return the images of these rows of a source; `failed` are files that were skipped."""
+        skipped = (*examples.skipped, *failed)
+        split = split_note(spec, len(rows), grouped=examples.groups is not None)
+        return cls(
+            **examples.columns(rows),
+            classes=examples.classes,
+            spec=str(spec),
+            images=images,
+            skipped=(*skipped, *examples.excluded),
+            notes=(*examples.notes, *split, *notes, *skipped_note(skipped)),
+            storage=storage,
+        )
+
     def __len__(self) -> int:
         """Number of examples n."""
         return len(self.images)
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """Name of each example: its relative path, or "row 17" of an array."""
+        return self.names
 
     @property
     def kind(self) -> Kind:
@@ -159,17 +177,18 @@ class Dataset:
         images: Any = self.images[rows] if self.encoded is None else self.encoded.subset(index)
         return replace(
             self,
+            **self.columns(index),
             images=images,
-            labels={task: ids[rows] for task, ids in self.labels.items()},
-            paths=take(self.paths, index),
-            targets={task: target.subset(rows) for task, target in self.targets.items()},
-            groups=None if self.groups is None else self.groups[rows],
             skipped=(),
             planted=tuple(overlay.subset(index) for overlay in self.planted),
             plain=None if self.plain is None else self.plain[rows],
             stacked=None if self.stacked is None else self.stacked.subset(index),
             clips=None if self.clips is None else self.clips.subset(index),
         )
+
+    def take(self, rows: NDArray[np.int64]) -> "Dataset":
+        """Return these examples, in this order."""
+        return self.subset(rows)
 
     def with_class_order(self, known: Mapping[str, Sequence[str]]) -> "Dataset":
         """Return the same examples with the classes of each task in the order that is `known`.
@@ -195,17 +214,19 @@ class Dataset:
     def with_overlay(self, overlay: Overlay | SoundOverlay) -> "Dataset":
         """Return the same examples with another planted feature, on a copy of the images."""
         assert not overlay.fresh, "images show read 0 only"
-        index = np.arange(len(self))
         images = np.array(self.images, order="C")
-        overlay.apply(images, index)
-        fixed = self.first_read()
+        overlay.apply(images, np.arange(len(self)))
+        fixed = self.first_read().with_tasks(overlay)
+        planted = (*fixed.planted, overlay)
+        return replace(fixed, spec=f"{self.spec}+{overlay.name}", images=images, planted=planted)
+
+    def with_tasks(self, *planted: Overlay | SoundOverlay | BitPlanes) -> "Dataset":
+        """Return the same examples with the labels of planted features."""
+        index = np.arange(len(self))
         return replace(
-            fixed,
-            spec=f"{self.spec}+{overlay.name}",
-            images=images,
-            labels={**self.labels, overlay.name: overlay.labels(index)},
-            classes={**self.classes, overlay.name: overlay.classes},
-            planted=(*fixed.planted, overlay),
+            self,
+            labels=self.labels | {each.name: each.labels(index) for each in planted},
+            classes=self.classes | {each.name: each.classes for each in planted},
         )
 
     def spread_rows(self, most: int) -> NDArray[np.int64]:

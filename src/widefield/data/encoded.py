@@ -1,7 +1,7 @@
 """Images that stay encoded and are decoded at each read, whole or as random crops."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,16 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core import rng
-from widefield.core.cpus import usable_cpus
 from widefield.core.names import printable
 from widefield.core.types import Crop, Fit, Range, Size
 from widefield.data.columns import take
 from widefield.data.decode.crops import UNIFORMS, Box, decode_crops, random_box
-from widefield.data.decode.images import decode, reason_of, suppress_warnings
+from widefield.data.decode.decoding import in_parallel
+from widefield.data.decode.images import decode
+from widefield.data.decode.libtiff import suppress_warnings
 from widefield.data.examples import Encoded, SelectedFiles
 
+# Chosen by hand: enough for all threads, and 40 MB of images of 224 pixels.
 _CHUNK = 256
-"""Images that an iteration decodes at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,9 @@ class EncodedImages:
             return self[index[None]][0]
 
         def decode_row(row: int) -> None:
-            decoded = decode(self.files[int(index[row])], self.size, self.black_white, self.fit)
+            decoded = decode(
+                self.files[int(index[row])], self.black_white, size=self.size, fit=self.fit
+            )
             assert decoded is not None, "black and white are known once the data are open"
             out[row] = decoded.pixels
 
@@ -115,25 +118,10 @@ class EncodedImages:
         Raises:
             ValueError: a file cannot be read any more.
         """
-        rows = iter(range(len(index)))  # shared: a thread takes the next row when it is free
-
-        def work() -> None:
-            for row in rows:
-                try:
-                    decode_row(row)
-                except Exception as error:  # decoders raise every kind of error on damaged files
-                    name = printable(self.names[int(index[row])])
+        with closing(in_parallel(decode_row, range(len(index)), chunk=1)) as results:
+            for row, reason in results:
+                if reason is not None:
                     raise ValueError(
-                        f"{name} was read when the data were opened and cannot be read now "
-                        f"({reason_of(error)}): restore it"
-                    ) from error
-
-        count = min(usable_cpus(), len(index))
-        with ThreadPoolExecutor(max(count, 1)) as pool:
-            try:
-                for done in [pool.submit(work) for _ in range(count)]:
-                    done.result()
-            except BaseException:  # an interrupt, too: the threads find no more rows
-                for _ in rows:
-                    pass
-                raise
+                        f"{printable(self.names[int(index[row])])} was read when the data were "
+                        f"opened and cannot be read now ({reason}): restore it"
+                    )

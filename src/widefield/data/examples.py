@@ -1,7 +1,7 @@
 """The result of a reader: a table, and the content of each row that is not decoded yet."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -37,11 +37,6 @@ class Examples(Table):
     excluded: tuple[Skipped, ...] = ()
     """Examples that were left out on request."""
 
-    @property
-    def table(self) -> Table:
-        """The rows without their content."""
-        return Table(**{each.name: getattr(self, each.name) for each in fields(Table)})
-
     def take(self, rows: NDArray[np.int64]) -> Self:
         """Return these rows with their content; pixels in memory are copied."""
         origin, pixels = self.origin, self.pixels
@@ -50,7 +45,8 @@ class Examples(Table):
         elif pixels is not None:
             pixels = pixels.subset(rows)  # they stay in an HDF5 or Zarr file
         return replace(
-            super().take(rows),
+            self,
+            **self.columns(rows),
             pixels=pixels,
             files=None if self.files is None else SelectedFiles(self.files, rows),
             recordings=None if self.recordings is None else self.recordings.take(rows),

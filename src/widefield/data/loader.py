@@ -20,7 +20,7 @@ from widefield.core.memory import free_device_memory
 from widefield.core.transfer import to_device
 from widefield.core.types import WHOLE, Batch, Crop, Place, Shard, to_floats
 from widefield.data.dataset import Dataset
-from widefield.data.decode.images import suppress_warnings
+from widefield.data.decode.libtiff import suppress_warnings
 from widefield.data.encoded import EncodedImages
 
 _DEVICE_SHARE = 0.3

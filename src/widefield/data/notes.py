@@ -1,6 +1,5 @@
 """Notes to the user on how images were decoded, one line each."""
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,7 +82,7 @@ def decoding_notes(record: Record, n: int, size: Size, fit: Fit) -> list[str]:
     return notes + _listed(choices, _CHOICES, f"of {n} images")
 
 
-def sound_notes(segments: Clips, choices: Counter[str], rate: int) -> list[str]:
+def sound_notes(segments: Clips, choices: Mapping[str, int], rate: int) -> list[str]:
     """Return notes on the form of sounds, on silence in long ones, and on choices in decoding."""
     n, longer = len(segments.lengths), len(segments.longer)
     form = f"{n} sounds at {rate:,} Hz, examples of {segments.steps / rate:g} s"

@@ -1,20 +1,14 @@
 """`open_dataset`: read a source, and open its images, sounds or windows."""
 
 from dataclasses import replace
-from typing import get_args
-
-import numpy as np
 
 from widefield.core.errors import option
-from widefield.core.names import check_name
 from widefield.core.types import (
     BlackWhite,
     Fit,
     PixelStorage,
     ProgressCallback,
     Size,
-    as_size,
-    is_black_white,
     kind_of,
 )
 from widefield.data.dataset import Dataset
@@ -22,10 +16,13 @@ from widefield.data.decisions import excluded_names, without
 from widefield.data.examples import Examples
 from widefield.data.groups import grouped
 from widefield.data.labels import LabelTable, labeled
-from widefield.data.open_images import Agree, ImageOptions, open_images, reason_to_decode
+from widefield.data.open_images import open_images, reason_to_decode
+from widefield.data.open_options import Agree, OpenOptions
 from widefield.data.open_sounds import open_sounds
 from widefield.data.open_windows import open_windows
+from widefield.data.select import split_rows
 from widefield.data.source import Data, read_source
+from widefield.data.spec import Spec
 
 
 def open_dataset(
@@ -57,7 +54,7 @@ def open_dataset(
         image_size: side of square images, or height and width; default: see `common_size` in
             `data.readers.images`.
         black_white: values that become 0 and 255 in images of more than 8 bits; default: from the
-            data, see `data.decode.high_bit_depth`.
+            data, see `data.decode.black_white`.
         seed: seed of the planted features.
         held_out: use held-out sources of planted features, as `:test` always does.
         labels: labels that replace those of the data; see `data.labels`.
@@ -83,70 +80,95 @@ def open_dataset(
         >>> len(dataset), list(dataset.labels)
         (100, ['class', 'digits'])
     """
-    size = None if image_size is None else as_size(image_size)
-    for name, value in (
-        ("max_examples", max_examples),
-        ("image_size", None if size is None else min(size)),
-    ):
-        if value is not None and value < 1:
-            raise ValueError(f"{option(name)} is {value}; expected at least 1")
-    if black_white is not None and not is_black_white(black_white):
-        raise ValueError(f"black_white is {black_white!r}; expected two numbers, black < white")
-    check_name("fit", fit, get_args(Fit))
-    check_name("pixels", pixels, get_args(PixelStorage))
-    spec, examples = read_source(data, size, labels=labels is not None)
-    excluded = excluded_names(exclude, examples.names, spec.base)
-    if labels is not None:
-        examples = labeled(examples, labels, spec.base, unlabeled=unlabeled)
-    elif not unlabeled:
-        examples = _without_gaps(examples)
-    examples = without(examples, excluded, len(exclude))
-    if group is not None:
-        examples = grouped(examples, group)
-    if examples.files is not None and black_white is not None and len(np.shape(black_white)) == 2:
-        examples = replace(examples, as_values=True)  # as in the data of the run
-    if pixels == "encoded" and (reason := reason_to_decode(spec, examples)):
-        raise ValueError(
-            f"pixels is 'encoded', and the data '{spec}' {reason}: set it to auto or decoded"
-        )
-    if examples.pixels is not None and kind_of(examples.pixels) == "windows":
-        return open_windows(spec, examples, size=size, max_examples=max_examples)
-    if examples.recordings is not None:
-        return open_sounds(
-            spec,
-            examples,
-            size=size,
-            rate=sample_rate,
-            seconds=seconds,
-            max_examples=max_examples,
-            seed=seed,
-            held_out=held_out,
-            memory_budget=memory_budget,
-            progress=progress,
-        )
-    options = ImageOptions(
+    options = OpenOptions(
         max_examples=max_examples,
+        image_size=image_size,
         black_white=black_white,
+        seed=seed,
+        held_out=held_out,
+        labels=labels,
+        unlabeled=unlabeled,
+        exclude=exclude,
+        group=group,
+        seconds=seconds,
+        sample_rate=sample_rate,
         fit=fit,
         pixels=pixels,
         memory_budget=memory_budget,
         agree=agree,
         progress=progress,
     )
-    return open_images(spec, examples, size=size, seed=seed, held_out=held_out, options=options)
+    spec, examples = read_examples(data, options)
+    if options.pixels == "encoded" and (reason := reason_to_decode(spec, examples)):
+        raise ValueError(
+            f"pixels is 'encoded', and the data '{spec}' {reason}: set it to auto or decoded"
+        )
+    if examples.recordings is not None:
+        return open_sounds(spec, examples, options)
+    if examples.pixels is not None and kind_of(examples.pixels) == "windows":
+        return open_windows(spec, examples, options)
+    return open_images(spec, examples, options)
+
+
+def read_examples(data: Data, options: OpenOptions) -> tuple[Spec, Examples]:
+    """Return the spec and the examples of a source, labeled and grouped; nothing is decoded.
+
+    Raises:
+        ValueError: it cannot be read, or an option does not fit it.
+    """
+    spec, examples = read_source(data, options.size, labels=options.labels is not None)
+    # Names are compared before labels drop some of them, and dropped after: a table of labels may
+    # name excluded files.
+    excluded = excluded_names(options.exclude, examples.names, spec.base)
+    if options.labels is not None:
+        examples = labeled(examples, options.labels, spec.base, unlabeled=options.unlabeled)
+    elif not options.unlabeled:
+        examples = _without_gaps(examples)
+    examples = without(examples, excluded, len(options.exclude))
+    if options.group is not None:
+        examples = grouped(examples, options.group)
+    return spec, examples
+
+
+def count_of_source(
+    data: Data,
+    labels: LabelTable | None = None,
+    group: str | None = None,
+    exclude: tuple[str, ...] = (),
+) -> int:
+    """Return the number of examples of a source without decoding it.
+
+    Args:
+        data: as for `open_dataset`.
+        labels: count only examples with all of these labels.
+        group: which examples belong together, for the split.
+        exclude: paths of examples that do not count.
+
+    Raises:
+        ValueError: it cannot be read.
+
+    Example:
+        >>> import numpy as np
+        >>> count_of_source({"x": np.zeros((3, 8, 8, 1), np.uint8)})
+        3
+    """
+    options = OpenOptions(labels=labels, group=group, exclude=exclude)
+    spec, examples = read_examples(data, options)
+    return len(split_rows(examples, spec))
 
 
 def _without_gaps(examples: Examples) -> Examples:
     """Return the examples without the tasks that some of them have no label of."""
     gaps = {task: int((y < 0).sum()) for task, y in examples.labels.items() if (y < 0).any()}
-    notes = tuple(
-        f"{task!r} is left out: {count} examples have no label; {option('labels')} leaves these "
-        "out instead"
-        for task, count in gaps.items()
-    )
-    return replace(
+    left = replace(
         examples,
         labels={task: y for task, y in examples.labels.items() if task not in gaps},
         classes={task: names for task, names in examples.classes.items() if task not in gaps},
-        notes=(*examples.notes, *notes),
+    )
+    return left.with_notes(
+        *(
+            f"{task!r} is left out: {count} examples have no label; {option('labels')} leaves "
+            "these out instead"
+            for task, count in gaps.items()
+        )
     )

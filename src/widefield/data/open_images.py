@@ -1,43 +1,45 @@
 """Opening of images: selecting, decoding to one size, planting features."""
 
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.core.center_fit import cut_share
 from widefield.core.names import printable
-from widefield.core.types import (
-    BlackWhite,
-    Fit,
-    PixelStorage,
-    ProgressCallback,
-    Range,
-    Size,
-    as_black_white,
-)
-from widefield.data.build_pixels import Appended, copy_pixels, decode_files, plant
+from widefield.core.pixels import stored
+from widefield.core.types import BlackWhite, Size, as_black_white
 from widefield.data.cache import (
-    SLOW,
     DecodingJournal,
     Record,
     cache_folder,
     cache_key,
     digest,
+    digest_of_example,
     load_or_build,
     read_record,
     space_lacking,
 )
 from widefield.data.columns import take
 from widefield.data.dataset import Dataset
-from widefield.data.decode.images import seconds_to_decode
-from widefield.data.decode.values import find_form, stored_type
+from widefield.data.decode.black_white import Scale, check_inside
+from widefield.data.decode.decoding import Result, decode_all, failures
+from widefield.data.decode.images import decode, sample_values
+from widefield.data.decode.values import (
+    decode_values,
+    find_form,
+    resize_array,
+    sample_channels,
+    stored_type,
+)
 from widefield.data.encoded import EncodedImages
 from widefield.data.examples import Examples, SelectedFiles
-from widefield.data.notes import dark_note, decoding_notes, split_note
+from widefield.data.notes import dark_note, decoding_notes
+from widefield.data.open_options import OpenOptions
 from widefield.data.plant import draw
 from widefield.data.planted import (
     AudioFeature,
@@ -47,55 +49,34 @@ from widefield.data.planted import (
     DigitChannel,
     Feature,
     ImageFeature,
+    Overlay,
     StackedDigits,
 )
 from widefield.data.readers.images import common_size, size_for
 from widefield.data.select import balanced_subset, split_rows, subset_without
-from widefield.data.skipped import Skipped, skipped_note
+from widefield.data.skipped import Skipped, check_skipped
 from widefield.data.spec import BUILT_IN, Spec
 
-Agree = Callable[[str | None], str | None]
-"""Returns why all processes of a run keep images encoded, from what one of them found; or None."""
-
-_TIMED_FROM = 1_000
-"""Number of files from which the time to decode them is estimated first."""
+_CHUNK = 512
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageOptions:
-    """Arguments of `open_dataset` that say how images are decoded and kept."""
-
-    max_examples: int | None
-    black_white: BlackWhite | None
-    fit: Fit
-    pixels: PixelStorage
-    memory_budget: int | None
-    agree: Agree
-    progress: ProgressCallback | None
-
-
-def open_images(
-    spec: Spec,
-    examples: Examples,
-    *,
-    size: Size | None,
-    seed: int,
-    held_out: bool,
-    options: ImageOptions,
-) -> Dataset:
-    """Select and decode images, and plant features; the arguments are those of `open_dataset`.
+def open_images(spec: Spec, examples: Examples, options: OpenOptions) -> Dataset:
+    """Select and decode images, and plant features.
 
     Raises:
         ValueError: the examples have another form than is asked for, or features do not suit them.
     """
-    if size is not None and size[0] == 1:  # the size of a window
+    if options.size is not None and options.size[0] == 1:  # the size of a window
         raise ValueError(
-            f"{printable(str(spec))} holds images, and examples of 1 x {size[1]} were requested, "
-            "as windows and sounds have them: give data of the kind that the encoder was trained on"
+            f"{printable(str(spec))} holds images, and examples of 1 x {options.size[1]} were "
+            "requested, as windows and sounds have them: give data of the kind that the encoder "
+            "was trained on"
         )
-    features = _features(spec, examples)
-    *shape, dtype = _form(examples, size)
     black_white = options.black_white
+    if examples.files is not None and black_white is not None and len(np.shape(black_white)) == 2:
+        examples = replace(examples, as_values=True)  # as in the data of the run
+    features = _features(spec, examples)
+    *shape, dtype = _form(examples, options.size)
     ranges = 1 if black_white is None else len(np.reshape(black_white, (-1, 2)))
     if dtype != np.uint8 and ranges not in (1, shape[2]):
         raise ValueError(
@@ -105,16 +86,25 @@ def open_images(
     task = next(iter(examples.labels), None)
     canvas = Canvas(
         shape=(shape[0], shape[1], shape[2]),
-        seed=seed,
-        held_out=held_out or spec.split == "test",
+        seed=options.seed,
+        held_out=options.held_out or spec.split == "test",
         class_ids=None if task is None else examples.labels[task],
         class_count=0 if task is None else len(examples.classes[task]),
     )
-    dataset = _Opening(spec, examples, features, canvas, dtype, options).dataset()
-    if any(overlay.fresh for overlay in dataset.planted):
-        unplanted, decoded = replace(spec, plants=()), replace(options, pixels="decoded")
-        plain = _Opening(unplanted, examples, [], canvas, dtype, decoded).dataset()
-        return replace(dataset, plain=plain.images)
+    appended = (draw(f, canvas) for f in features if isinstance(f, StackedDigits | Bits))
+    opening = _Opening(
+        spec=spec,
+        examples=examples,
+        options=options,
+        canvas=canvas,
+        dtype=dtype,
+        overlays=tuple(draw(f, canvas) for f in features if isinstance(f, ImageFeature)),
+        channel=next(appended, None),
+    )
+    dataset = opening.dataset()
+    if any(overlay.fresh for overlay in opening.overlays):
+        unplanted = replace(opening, spec=replace(spec, plants=()), overlays=(), channel=None)
+        return replace(dataset, plain=unplanted.decoded().images)
     return dataset
 
 
@@ -145,11 +135,11 @@ def _features(spec: Spec, examples: Examples) -> list[Feature]:
     return features
 
 
-def _form(examples: Examples, size: Size | None) -> tuple[int, int, int, "np.dtype[np.generic]"]:
-    """Return H, W, C and type of the decoded images."""
+def _form(examples: Examples, size: Size | None) -> tuple[int, int, int, "np.dtype[Any]"]:
+    """Return H, W, C and type of the stored images."""
     if examples.files is not None and examples.as_values:
-        form = find_form(examples.files)
-        return *(size or size_for(form.sizes)), form.channels, form.dtype
+        channels, dtype, sizes = find_form(examples.files)
+        return *(size or size_for(sizes)), channels, dtype
     if examples.files is not None:
         return *(size or common_size(examples.files)), 3, np.dtype(np.uint8)
     assert examples.pixels is not None
@@ -157,29 +147,39 @@ def _form(examples: Examples, size: Size | None) -> tuple[int, int, int, "np.dty
     return *(size or (height, width)), channels, stored_type(examples.pixels.dtype)
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Opening:
-    """Selects and decodes the images of one spec, draws overlays and appends channels."""
+    """The images of one spec: which they are, and what is drawn on them."""
 
-    def __init__(
-        self,
-        spec: Spec,
-        examples: Examples,
-        features: list[Feature],
-        canvas: Canvas,
-        dtype: "np.dtype[Any]",
-        options: ImageOptions,
-    ) -> None:
-        self.spec, self.examples, self.canvas = spec, examples, canvas
-        self.dtype, self.options = dtype, options
-        self.rows = split_rows(examples, spec)
-        self.overlays = [draw(f, canvas) for f in features if isinstance(f, ImageFeature)]
-        appended = (draw(f, canvas) for f in features if isinstance(f, StackedDigits | Bits))
-        self.channel: Appended | None = next(appended, None)
-        height, width, channels = canvas.shape
-        self.size = (height, width)
-        count = len(balanced_subset(examples.labels, self.rows, options.max_examples))
+    spec: Spec
+    examples: Examples
+    options: OpenOptions
+    canvas: Canvas
+    """Form of the images, without appended channels."""
+    dtype: "np.dtype[Any]"
+    """Type in which they are stored."""
+    overlays: tuple[Overlay, ...]
+    channel: DigitChannel | BitPlanes | None
+    """Channels that are appended."""
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """Rows of the split."""
+        return split_rows(self.examples, self.spec)
+
+    def selected(self, failed: Collection[int] = ()) -> NDArray[np.int64]:
+        """Return the rows of the source that are examples, without those that failed, in order."""
+        most = self.options.max_examples
+        return subset_without(failed, self.examples.labels, self.rows, most)
+
+    @cached_property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Shape of the images, [n, H, W, C]."""
+        height, width, channels = self.canvas.shape
+        most = self.options.max_examples
+        count = len(balanced_subset(self.examples.labels, self.rows, most))
         added = 0 if self.channel is None else self.channel.count
-        self.shape = (count, height, width, channels + added)
+        return count, height, width, channels + added
 
     def dataset(self) -> Dataset:
         """Return the images, encoded or decoded."""
@@ -190,97 +190,177 @@ class _Opening:
             lacking = self.options.agree(lacking)
         if self.options.pixels == "encoded" or lacking is not None:
             return self._encoded(lacking)
-        return self._decoded(why_not_encoded)
+        return self.decoded()
 
     def _encoded(self, lacking: str | None) -> Dataset:
-        """Return images that are decoded at each read."""
+        """Return images that are decoded at each read, and once here: damaged ones are left out."""
         assert self.examples.files is not None
         digests, record, _ = load_or_build(
             self.shape[:1],
-            self._read,
+            self._decode,
             key=self.examples.origin and partial(self._key_of_run, "digests"),
+            files=len(self.rows),
             dtype=np.uint64,
-            slow=self._is_slow,
         )
-        index = self._decoded_rows(record)
-        black_white = self.options.black_white or _black_white(record)
+        rows = self.selected(record["failed"])
         encoded = EncodedImages(
-            files=SelectedFiles(self.examples.files, index),
-            names=take(self.examples.names, index),
-            size=self.size,
+            files=SelectedFiles(self.examples.files, rows),
+            names=take(self.examples.names, rows),
+            size=self.canvas.size,
             fit=self.options.fit,
-            black_white=cast(Range | None, black_white),
-            digests=digests[: len(index)],
+            black_white=as_black_white(record["black_white"]),
+            digests=digests[: len(rows)],
         )
-        storage = "kept encoded, and decoded at each read" + f": {lacking}" * bool(lacking)
-        return self._with_labels(cast(NDArray[Any], encoded), record, storage)  # read like one
+        storage = "kept encoded, and decoded at each read"
+        if lacking is not None:
+            storage += f": {lacking}"
+        return self._with_labels(cast(NDArray[Any], encoded), rows, record, storage)
 
-    def _decoded(self, why_not_encoded: str | None) -> Dataset:
+    def decoded(self) -> Dataset:
         """Return images that are decoded once, with overlays and appended channels."""
-        given = self.examples.pixels
-        if self.examples.origin is not None:
-            images, record, storage = load_or_build(
-                self.shape,
-                self._build,
-                key=self._key_of_run,
-                budget=self.options.memory_budget,
-                dtype=self.dtype,
-                slow=self._is_slow,
-                why_not_encoded=why_not_encoded,
-            )
-        elif given is not None and _is_ready(given, self.shape) and not self.overlays:
-            images, record, storage = given, {}, "used in place, without a copy"
-        else:  # arrays in memory: they fit, and have no identity for a cache key
-            images, record, storage = load_or_build(
-                self.shape, self._build, key=None, dtype=self.dtype
-            )
-        index = self._decoded_rows(record)
-        dataset = self._with_labels(images[: len(index)], record, storage)
-        channel = _of_rows(self.channel, index)
+        given, key = self.examples.pixels, self.examples.origin and self._key_of_run
+        if key is None and self._is_ready(given):
+            return self._with_labels(given, self.rows, {}, "used in place, without a copy")
+        images, record, storage = load_or_build(
+            self.shape,
+            self._build,
+            key=key,
+            files=0 if self.examples.files is None else len(self.rows),
+            budget=self.options.memory_budget,
+            dtype=self.dtype,
+            why_not_encoded=reason_to_decode(self.spec, self.examples),
+        )
+        rows = self.selected(record.get("failed", ()))
+        dataset = self._with_labels(images[: len(rows)], rows, record, storage)
+        channel = self._channel_of(rows)
         if isinstance(channel, DigitChannel):
             return replace(dataset, stacked=channel)
-        return dataset if channel is None else _with_bits(dataset, channel)
+        if channel is None or not channel.count:
+            return dataset
+        return replace(dataset.with_tasks(channel), bits=channel.count)
 
-    def _read(self, out: NDArray[Any], journal: DecodingJournal | None) -> Record:
-        """Decode files into pixels [n, H, W, C], or compute their digests [n]."""
-        return decode_files(
-            self.examples,
-            self.rows,
-            self.options.max_examples,
-            out,
-            journal,
-            size=self.size,
-            fit=self.options.fit,
-            progress=self.options.progress,
-            black_white=self.options.black_white,
-        )
+    def _is_ready(self, pixels: NDArray[Any] | None) -> TypeGuard[NDArray[Any]]:
+        """Whether pixels in memory are the images as they are."""
+        if pixels is None or self.overlays:
+            return False
+        return pixels.shape == self.shape and pixels.dtype == np.uint8
 
     def _build(self, out: NDArray[Any], journal: DecodingJournal | None) -> Record:
         """Write all pixels [n, H, W, C], with planted features."""
         target = out[..., : self.canvas.shape[2]]
-        if self.examples.files is None:
-            record = copy_pixels(
-                self.examples,
-                self.rows,
-                self.options.max_examples,
-                target,
-                self.options.progress,
-                self.options.black_white,
-                self.options.fit,
-            )
-        else:
-            record = self._read(target, journal)
-        index = self._decoded_rows(record)
-        plant(out[: len(index)], self.overlays, _of_rows(self.channel, index))
+        is_copied = self.examples.files is None and self.dtype == np.uint8
+        record = self._copy(target) if is_copied else self._decode(target, journal)
+        rows = self.selected(record.get("failed", ()))
+        self._plant(out[: len(rows)], self._channel_of(rows))
         return record
+
+    def _copy(self, out: NDArray[np.uint8]) -> Record:
+        """Copy pixels of 8 bits, resized if necessary."""
+        pixels, fit, size, rows = (
+            self.examples.pixels,
+            self.options.fit,
+            self.canvas.size,
+            self.selected(),
+        )
+        assert pixels is not None
+        was_size = pixels.shape[1:3]
+        for first in range(0, len(rows), _CHUNK):
+            part = pixels[rows[first : first + _CHUNK]]
+            last = first + len(part)
+            out[first:last] = part if was_size == size else resize_array(part, size, fit)
+            if self.options.progress is not None:
+                self.options.progress(last, len(rows))
+        choices = {} if was_size == size else {"resized": len(rows)}
+        return {"choices": choices, "cut": cut_share(was_size, size, fit)}
+
+    def _decode(self, out: NDArray[Any], journal: DecodingJournal | None) -> Record:
+        """Decode the examples into pixels [n, H, W, C], or write their digests [n].
+
+        There are no gaps for those that cannot be read.
+        """
+        examples, most = self.examples, self.options.max_examples
+        failed: dict[int, Skipped] = {}
+        while True:
+            rows = self.selected(failed)
+            record, new = self._decode_rows(rows, out, journal)
+            failed |= new
+            count = len(self.rows) + len(examples.skipped)
+            check_skipped([*examples.skipped, *failed.values()], count)
+            if journal is not None:
+                journal.clear()  # pixels move now
+                journal = None
+            # With `max_examples`, others replace the unreadable ones.
+            if not new or most is None:
+                break
+        kept = np.flatnonzero(~np.isin(rows, list(failed)))
+        for position, row in enumerate(kept.tolist()):
+            if position != row:
+                out[position] = out[row]
+        return record | failures(failed)
+
+    def _decode_rows(
+        self, rows: NDArray[np.int64], out: NDArray[Any], journal: DecodingJournal | None
+    ) -> tuple[Record, dict[int, Skipped]]:
+        """Decode these rows into `out`; return their record, and those that failed."""
+        examples, options = self.examples, self.options
+        files: Any = examples.pixels if examples.files is None else examples.files
+        size, channels = self.canvas.size, self.canvas.shape[2]
+        read: Any = partial(decode, size=size, fit=options.fit)
+        sample: Any = sample_values
+        if examples.files is None or examples.as_values:
+            sample = partial(sample_channels, channels=channels, dtype=self.dtype)
+            read = partial(
+                decode_values, size=size, fit=options.fit, channels=channels, dtype=self.dtype
+            )
+        scale = Scale(options.black_white, lambda row: sample(files[row]), journal)
+
+        def decode_row(row: int) -> Result | None:
+            decoded = read(files[row], scale.black_white)
+            if decoded is None:
+                return None
+            place = int(np.searchsorted(rows, row))
+            out[place] = decoded.pixels if out.ndim > 1 else digest_of_example(decoded.pixels)
+            return sorted(decoded.choices), decoded.outside, decoded.cut
+
+        report = decode_all(
+            decode_row,
+            examples.names,
+            rows.tolist(),
+            prepare=scale.find,
+            journal=journal,
+            progress=options.progress,
+        )
+        if options.black_white is not None:
+            check_inside(report.outside, options.black_white)
+        return report.record() | scale.record(), report.failed
+
+    def _plant(self, images: NDArray[Any], channel: DigitChannel | BitPlanes | None) -> None:
+        """Draw overlays on `images` [n, H, W, C] in place, and the appended channels, the last."""
+        drawn_on = self.canvas.shape[2]
+        for first in range(0, len(images), _CHUNK):
+            part = images[first : first + _CHUNK]
+            index = np.arange(first, first + len(part))
+            below = np.ascontiguousarray(part[..., :drawn_on])  # a copy, if channels are appended
+            for overlay in self.overlays:
+                overlay.apply(below, index)
+            if channel is not None:
+                part[..., :drawn_on] = below
+                part[..., drawn_on:] = stored(channel.draw(index) / 255, part.dtype)
+
+    def _channel_of(self, rows: NDArray[np.int64]) -> DigitChannel | BitPlanes | None:
+        """Return the appended channels of these rows, in their order."""
+        if isinstance(self.channel, DigitChannel):
+            return replace(self.channel, class_ids=self.channel.class_ids[rows])
+        return self.channel  # bits depend on the position alone, as overlays do
 
     def _key_of_run(self, kept: str = "") -> str:
         """Return the key of the pixels as the run has them, whose range of values is known."""
         given = self.options.black_white
         default_key = self._key(None, kept)  # a run opened its data without a range and found it
         record = None if given is None else read_record(cache_folder() / default_key)
-        found = record is not None and _black_white(record) in (None, given)
-        return default_key if found else self._key(given, kept)
+        if record is not None and as_black_white(record.get("black_white")) in (None, given):
+            return default_key
+        return self._key(given, kept)
 
     def _key(self, black_white: BlackWhite | None, kept: str) -> str:
         """Return the key of the cache, equal for all commands that need the same pixels."""
@@ -292,76 +372,26 @@ class _Opening:
         form = (self.shape[1:], self.dtype.str, most, black_white)
         settings = (*form, planted, named, spec.values, self.options.fit)
         options = [option for plant in spec.plants for option in plant.options]
-        digits = [Path(value).expanduser() for name, value in options if name == "source"]
+        packs = [Path(value).expanduser() for name, value in options if name == "source"]
         # Labels may come from a table.
         ids = canvas.class_ids if most is not None or self.channel is not None else None
         rows = digest(self.rows, ids)
-        return cache_key((settings, kept), self.examples.origin(), rows, files=digits)
+        return cache_key((settings, kept), self.examples.origin(), rows, files=packs)
 
-    def _is_slow(self) -> bool:
-        """Return whether decoding is predicted to take long."""
-        files = self.examples.files
-        if files is None or self.examples.as_values or len(self.rows) < _TIMED_FROM:
-            return False
-        return seconds_to_decode(SelectedFiles(files, self.rows), self.size) > SLOW
-
-    def _decoded_rows(self, record: Record) -> NDArray[np.int64]:
-        """Return the rows of the source that are decoded, in their order."""
-        failed, most = record.get("failed", ()), self.options.max_examples
-        return subset_without(failed, self.examples, self.rows, most)
-
-    def _with_labels(self, images: NDArray[Any], record: Record, storage: str) -> Dataset:
-        """Return images [n, H, W, C] with labels, names and notes."""
-        examples, fit, rows = self.examples, self.options.fit, self._decoded_rows(record)
-        n, index, table = len(rows), np.arange(len(rows)), examples.table.take(rows)
-        failed = tuple(Skipped(path, reason) for path, reason in record.get("skipped", ()))
-        skipped = (*examples.skipped, *failed)
-        height, width = images.shape[1:3]
-        notes = [*examples.notes, *split_note(self.spec, n, grouped=examples.groups is not None)]
-        notes += decoding_notes(record, n, (height, width), fit)
-        notes += dark_note(images) + skipped_note(skipped)
-        return Dataset(
-            spec=str(self.spec),
-            images=images,
-            labels={
-                **table.labels,
-                **{overlay.name: overlay.labels(index) for overlay in self.overlays},
-            },
-            classes={
-                **table.classes,
-                **{overlay.name: overlay.classes for overlay in self.overlays},
-            },
-            paths=table.names,
-            targets=table.targets,
-            groups=table.groups,
-            skipped=(*skipped, *examples.excluded),
-            notes=tuple(notes),
-            storage=storage,
-            fit=fit,
-            black_white=_black_white(record) if record.get("choices", {}).get("deep") else None,
-            planted=tuple(self.overlays),
+    def _with_labels(
+        self, images: NDArray[Any], rows: NDArray[np.int64], record: Record, storage: str
+    ) -> Dataset:
+        """Return images [n, H, W, C] of these rows with labels, names and notes."""
+        fit = self.options.fit
+        notes = decoding_notes(record, len(rows), self.canvas.size, fit) + dark_note(images)
+        failed = [Skipped(path, reason) for path, reason in record.get("skipped", ())]
+        dataset = Dataset.of(
+            self.spec, self.examples, rows, images, storage=storage, failed=failed, notes=notes
         )
-
-
-def _with_bits(dataset: Dataset, planes: BitPlanes) -> Dataset:
-    """Return the examples with the task of their bits, where there are any."""
-    if not planes.count:
-        return dataset
-    labels = {**dataset.labels, planes.name: planes.labels(np.arange(len(dataset)))}
-    classes = {**dataset.classes, planes.name: planes.classes}
-    return replace(dataset, labels=labels, classes=classes, bits=planes.count)
-
-
-def _of_rows(channel: Appended | None, rows: NDArray[np.int64]) -> Appended | None:
-    """Return the channels of the decoded examples, in their order."""
-    if not isinstance(channel, DigitChannel):
-        return channel  # bits depend on the position alone, as overlays do
-    return replace(channel, class_ids=channel.class_ids[rows])
-
-
-def _is_ready(pixels: NDArray[Any], shape: tuple[int, ...]) -> bool:
-    return pixels.shape == shape and pixels.dtype == np.uint8
-
-
-def _black_white(record: Record) -> BlackWhite | None:
-    return as_black_white(record.get("black_white"))
+        is_deep = record.get("choices", {}).get("deep")
+        return replace(
+            dataset.with_tasks(*self.overlays),
+            fit=fit,
+            black_white=as_black_white(record["black_white"]) if is_deep else None,
+            planted=self.overlays,
+        )

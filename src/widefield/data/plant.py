@@ -8,7 +8,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from widefield.data.decode.sounds import decode, in_parallel, resample
+from widefield.data.decode.decoding import in_parallel
+from widefield.data.decode.sounds import decode, resample
 from widefield.data.examples import Examples
 from widefield.data.planted import (
     AudioFeature,
@@ -140,10 +141,10 @@ def _waveforms(examples: Examples, rate: int) -> list[NDArray[np.float32]]:
         return [resample(from_int16(clip), source_rate, rate) for clip in recordings.clips]
     files = recordings.files
     assert files is not None
-    done, failed = in_parallel(
-        lambda row: decode(files[row], rate)[0], examples.names, range(len(files))
-    )
-    if failed:
-        first = next(iter(failed.values()))
-        raise ValueError(f"'{first.path}' for '+background' {first.reason}; remove or repair it")
-    return [from_int16(done[row]) for row in range(len(files))]
+    waveforms = []
+    for row, found in in_parallel(lambda row: decode(files[row], rate)[0], range(len(files))):
+        if isinstance(found, str):
+            name = examples.names[row]
+            raise ValueError(f"'{name}' for '+background' {found}; remove or repair it")
+        waveforms.append(from_int16(found))
+    return waveforms

@@ -69,12 +69,15 @@ def balanced_subset(
 
 
 def subset_without(
-    failed: Collection[int], examples: Examples, rows: NDArray[np.int64], max_examples: int | None
+    failed: Collection[int],
+    labels: Mapping[str, NDArray[np.int64]],
+    rows: NDArray[np.int64],
+    max_examples: int | None,
 ) -> NDArray[np.int64]:
     """Return up to `max_examples` of `rows` as `balanced_subset` does, without the failed ones."""
     left = np.setdiff1d(rows, np.array(list(failed), dtype=np.int64)) if failed else rows
     count = None if max_examples is None else min(max_examples, len(left))
-    return balanced_subset(examples.labels, left, count)
+    return balanced_subset(labels, left, count)
 
 
 def spread_rows(count: int, most: int) -> NDArray[np.int64]:

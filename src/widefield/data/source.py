@@ -16,15 +16,11 @@ from widefield.data.builtin.photos import read_photos
 from widefield.data.builtin.spoken import read_spoken
 from widefield.data.cache import digest_of_files
 from widefield.data.dataset import Dataset
-from widefield.data.decisions import excluded_names, without
-from widefield.data.decode.pages import pages_of
+from widefield.data.decode.values import pages_of
 from widefield.data.examples import Examples
-from widefield.data.groups import grouped
-from widefield.data.labels import LabelTable, labeled
 from widefield.data.readers.arrays import Array, read_memory
 from widefield.data.readers.paths import read_path, read_url
 from widefield.data.readers.python_data import read_object
-from widefield.data.select import split_rows
 from widefield.data.spec import BUILT_IN, MEMORY, Spec, did_you_mean, is_url, parse, spec_text
 
 Data = str | Path | Array | Mapping[str, Any] | Sequence[Any]
@@ -83,37 +79,6 @@ def kind_of_source(data: Data) -> tuple[str, Kind]:
         return str(spec), "sounds"
     windows = examples.pixels is not None and kind_of(examples.pixels) == "windows"
     return str(spec), "windows" if windows else "images"
-
-
-def count_of_source(
-    data: Data,
-    labels: LabelTable | None = None,
-    group: str | None = None,
-    exclude: tuple[str, ...] = (),
-) -> int:
-    """Return the number of examples of a source without decoding it.
-
-    Args:
-        data: as for `open_dataset`.
-        labels: count only examples with all of these labels.
-        group: which examples belong together, for the split.
-        exclude: paths of examples that do not count.
-
-    Raises:
-        ValueError: it cannot be read.
-
-    Example:
-        >>> count_of_source({"x": np.zeros((3, 8, 8, 1), np.uint8)})
-        3
-    """
-    spec, examples = read_source(data, None, labels=labels is not None)
-    excluded = excluded_names(exclude, examples.names, spec.base)
-    if labels is not None:
-        examples = labeled(examples, labels, spec.base, unlabeled=False)
-    examples = without(examples, excluded, len(exclude))
-    if group is not None:
-        examples = grouped(examples, group)
-    return len(split_rows(examples, spec))
 
 
 def _with_values(examples: Examples, spec: Spec) -> Examples:

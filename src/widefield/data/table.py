@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,13 +92,16 @@ class Table:
             >>> table.take(np.array([1])).names
             ['b']
         """
-        return replace(
-            self,
-            names=take(self.names, rows),
-            labels={task: ids[rows] for task, ids in self.labels.items()},
-            targets={task: target.subset(rows) for task, target in self.targets.items()},
-            groups=None if self.groups is None else self.groups[rows],
-        )
+        return replace(self, **self.columns(rows))
+
+    def columns(self, rows: NDArray[np.int64]) -> dict[str, Any]:
+        """Return the fields that have a value for each example, of these rows."""
+        return {
+            "names": take(self.names, rows),
+            "labels": {task: ids[rows] for task, ids in self.labels.items()},
+            "targets": {task: target.subset(rows) for task, target in self.targets.items()},
+            "groups": None if self.groups is None else self.groups[rows],
+        }
 
     def known(self) -> NDArray[np.bool_]:
         """Return which rows have a label or target of each task, bool [tasks, n]."""

@@ -125,7 +125,7 @@ def _split_again(train: Dataset, test: Dataset) -> TrainTest | None:
             task: replace(target, values=np.concatenate([target.values, test.targets[task].values]))
             for task, target in train.targets.items()
         },
-        paths=[*train.paths, *test.paths],
+        names=[*train.paths, *test.paths],
         groups=rng.bits(0, "near-copies", copy_groups(thumbnails(images))).view(np.int64),
         rate=train.rate,
     )

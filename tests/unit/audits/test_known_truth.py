@@ -66,7 +66,7 @@ def world(n: int, seed: int) -> Dataset:
         images=np.clip(images, 0, 255).astype(np.uint8),
         labels={task: y.astype(np.int64) for task, y in labels.items()},
         classes={task: tuple(map(str, range(y.max() + 1))) for task, y in labels.items()},
-        paths=[f"row {i}" for i in range(n)],
+        names=[f"row {i}" for i in range(n)],
     )
 
 

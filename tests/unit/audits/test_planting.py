@@ -30,7 +30,7 @@ def noise(n: int, seed: int) -> Dataset:
     """Images uint8 [n, 32, 32, 3] of faint noise."""
     images = np.random.default_rng(seed).integers(120, 136, (n, 32, 32, 3)).astype(np.uint8)
     return Dataset(
-        spec="noise", images=images, labels={}, classes={}, paths=[f"row {i}" for i in range(n)]
+        spec="noise", images=images, labels={}, classes={}, names=[f"row {i}" for i in range(n)]
     )
 
 

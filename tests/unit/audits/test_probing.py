@@ -30,7 +30,7 @@ def dataset(n: int, seed: int) -> Dataset:
         images=images,
         labels=labels,
         classes={"left": ("dark", "light"), "right": ("dark", "gray", "light")},
-        paths=[f"row {i}" for i in range(n)],
+        names=[f"row {i}" for i in range(n)],
     )
 
 

@@ -44,7 +44,7 @@ def made(n: int, seed: int) -> Dataset:
         images=images.clip(0, 255).astype(np.uint8),
         labels={task: y.astype(np.int64) for task, y in labels.items()},
         classes={task: tuple(map(str, range(y.max() + 1))) for task, y in labels.items()},
-        paths=[f"{seed}/{i}" for i in range(n)],
+        names=[f"{seed}/{i}" for i in range(n)],
     )
 
 
@@ -107,7 +107,7 @@ def test_views_that_keep_a_feature_do_not_explain_its_loss(views: str, task: str
 def planted(n: int, seed: int) -> Dataset:
     images = np.random.default_rng(seed).integers(60, 180, (n, 16, 16, 3)).astype(np.uint8)
     return Dataset(
-        spec="noise", images=images, labels={}, classes={}, paths=[f"{seed}/{i}" for i in range(n)]
+        spec="noise", images=images, labels={}, classes={}, names=[f"{seed}/{i}" for i in range(n)]
     )
 
 

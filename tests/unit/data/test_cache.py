@@ -12,7 +12,7 @@ from PIL import Image
 from made_images import png16
 from widefield.data import cache as cache_module
 from widefield.data import open_dataset
-from widefield.data.decode import images as images_module
+from widefield.data import open_images as images_module
 from widefield.data.labels import read_labels
 
 
@@ -136,10 +136,10 @@ def test_tables_in_memory_have_no_entry(folder, cache):
     assert not cache.exists()
 
 
-def test_what_was_slow_to_decode_is_cached_for_every_command(folder, cache, monkeypatch):
+def test_what_many_files_hold_is_cached_for_every_command(folder, cache, monkeypatch):
     assert decoded_files(folder)[1]
     assert not cache.exists()  # decoding it again costs less than the disk
-    monkeypatch.setattr(cache_module, "SLOW", 0.0)
+    monkeypatch.setattr(cache_module, "KEPT_FROM", 1)
     first, decoded = decoded_files(folder)
     assert decoded
     assert "for later commands" in first.storage
@@ -160,28 +160,28 @@ def test_what_was_slow_to_decode_is_cached_for_every_command(folder, cache, monk
 
 
 def test_values_of_many_bits_are_cached_with_black_and_white(tmp_path, cache, monkeypatch):
-    monkeypatch.setattr(cache_module, "SLOW", 0.0)
+    monkeypatch.setattr(cache_module, "KEPT_FROM", 1)
     for i in range(3):
         (tmp_path / f"{i}.png").write_bytes(png16(np.full((8, 8), 1002 * i // 2)))
-    assert decoded_files(tmp_path)[0].black_white == (0, 1023)
-    same, decoded = decoded_files(tmp_path, black_white=(0, 1023))
+    assert decoded_files(tmp_path)[0].black_white == (0, 1002)
+    same, decoded = decoded_files(tmp_path, black_white=(0, 1002))
     assert not decoded
-    assert same.black_white == (0, 1023)
+    assert same.black_white == (0, 1002)
     other, decoded = decoded_files(tmp_path, black_white=(0.0, 4095.0))
     assert decoded
     assert other.images.max() == round(1002 / 4095 * 255)
 
 
 def test_arrays_that_have_no_name_are_never_cached(cache, monkeypatch):
-    monkeypatch.setattr(cache_module, "SLOW", 0.0)
+    monkeypatch.setattr(cache_module, "KEPT_FROM", 1)
     for value in (3, 200):
         dataset = open_dataset(np.full((4, 8, 8, 3), value, np.uint8), image_size=16)
         assert (dataset.images == value).all()
     assert not cache.exists()
 
 
-def test_a_slow_source_needs_no_cache(folder, cache, monkeypatch):
-    monkeypatch.setattr(cache_module, "SLOW", 0.0)
+def test_many_files_need_no_cache(folder, cache, monkeypatch):
+    monkeypatch.setattr(cache_module, "KEPT_FROM", 1)
     size = 40 * 20 * 20 * 3
     usage = SimpleNamespace(free=10 * size - 1)
     monkeypatch.setattr(cache_module.shutil, "disk_usage", lambda path: usage)
@@ -194,7 +194,7 @@ def test_a_slow_source_needs_no_cache(folder, cache, monkeypatch):
 @pytest.mark.parametrize("file", ["record.json", "pixels.npy"])
 @pytest.mark.parametrize("budget", [0, None])
 def test_a_damaged_entry_is_made_anew(folder, cache, monkeypatch, file, budget):
-    monkeypatch.setattr(cache_module, "SLOW", 0.0)
+    monkeypatch.setattr(cache_module, "KEPT_FROM", 1)
     whole = open_dataset(folder, memory_budget=budget).images.copy()
     (entry,) = cache.iterdir()
     content = (entry / file).read_bytes()
@@ -237,7 +237,7 @@ DAMAGE = {
 @pytest.mark.parametrize("name", DAMAGE)
 @pytest.mark.parametrize("budget", [0, None])
 def test_no_damage_of_an_entry_is_an_error(folder, cache, monkeypatch, name, budget):
-    monkeypatch.setattr(cache_module, "SLOW", 0.0)
+    monkeypatch.setattr(cache_module, "KEPT_FROM", 1)
     whole = open_dataset(folder, memory_budget=budget).images.copy()
     (entry,) = cache.iterdir()
     DAMAGE[name](entry)
@@ -352,9 +352,9 @@ class Counted:
     def __init__(self, function):
         self.function, self.calls = function, 0
 
-    def __call__(self, *args):
+    def __call__(self, *args, **options):
         self.calls += 1
-        return self.function(*args)
+        return self.function(*args, **options)
 
 
 def test_an_entry_appears_only_when_it_is_whole(cache):

@@ -16,7 +16,7 @@ def make(images):
         images=images,
         labels={},
         classes={},
-        paths=[f"row {i}" for i in range(len(images))],
+        names=[f"row {i}" for i in range(len(images))],
     )
 
 

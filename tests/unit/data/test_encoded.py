@@ -17,7 +17,7 @@ from widefield import embed, pretrain, probe
 from widefield.core.types import Crop
 from widefield.data import Loader, open_dataset
 from widefield.data import cache as cache_module
-from widefield.data import encoded as encoded_module
+from widefield.data.decode import decoding
 from widefield.data.decode.crops import UNIFORMS, decode_crops, random_box
 from widefield.data.encoded import EncodedImages
 from widefield.train.run_dir import RunFolder
@@ -84,7 +84,7 @@ def test_examples_are_those_of_the_decoded_data(folder, fit):
 
 
 def test_it_is_opened_once_and_then_known(folder, monkeypatch):
-    monkeypatch.setattr(cache_module, "SLOW", 0.0)
+    monkeypatch.setattr(cache_module, "KEPT_FROM", 1)
     first = open_dataset(folder, image_size=40, pixels="encoded")
     read = []
     again = open_dataset(folder, image_size=40, pixels="encoded", progress=read.append)
@@ -220,7 +220,7 @@ def test_crops_are_a_function_of_seed_epoch_view_and_example(folder, monkeypatch
         assert one.min() >= 0
         assert one.max() <= 1
     for count in (1, 5):  # whatever the number of threads
-        monkeypatch.setattr(encoded_module, "usable_cpus", lambda count=count: count)
+        monkeypatch.setattr(decoding, "usable_cpus", lambda count=count: count)
         assert same(batches(dataset), first)
     assert same(batches(dataset, start=2), first[2:])
     where = {int(i): x for batch in first for i, x in zip(batch.index, batch.x, strict=True)}

@@ -14,7 +14,7 @@ from PIL import Image
 from widefield.core.center_fit import center_fit
 from widefield.data import open_dataset
 from widefield.data.decode.images import decode
-from widefield.data.decode.resize import resize_array
+from widefield.data.decode.values import resize_array
 from widefield.data.readers.images import common_size, read_folder
 
 GRAY = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
@@ -28,7 +28,7 @@ def three(gray):
 def decoded(image, tmp_path, suffix, **options):
     path = tmp_path / f"image{suffix}"
     image.save(path, **options)
-    found = decode(path, (image.height, image.width))
+    found = decode(path, size=(image.height, image.width))
     assert found.pixels.dtype == np.uint8
     assert "resized" not in found.choices
     return found.pixels
@@ -128,7 +128,7 @@ def test_large_jpeg_decoded_small_is_close_to_the_full_reduction(tmp_path):
     blocks = np.random.default_rng(0).integers(40, 216, (128, 192, 3), dtype=np.uint8)
     large = blocks.repeat(4, axis=0).repeat(4, axis=1)
     Image.fromarray(large).save(tmp_path / "a.jpg", quality=95, subsampling=0)
-    found = decode(tmp_path / "a.jpg", (128, 128))
+    found = decode(tmp_path / "a.jpg", size=(128, 128))
     full = Image.fromarray(large[:, 128:640]).resize((128, 128), Image.Resampling.BICUBIC)
     assert "resized" in found.choices
     assert np.abs(found.pixels.astype(int) - np.asarray(full)).mean() < 3
@@ -373,11 +373,11 @@ def test_headers_share_one_search_for_libtiff(tmp_path, monkeypatch):
 LOUD = """
 import contextlib, sys
 from pathlib import Path
-from widefield.data.decode import images as decode
+from widefield.data.decode import libtiff
 from widefield.data import open_dataset
 
 if sys.argv[2] == "control":
-    decode.suppress_libtiff_errors = contextlib.nullcontext
+    libtiff._suppress_libtiff_errors = contextlib.nullcontext
 print(len(open_dataset(Path(sys.argv[1])).skipped))
 """
 

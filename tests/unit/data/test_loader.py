@@ -18,7 +18,7 @@ def make(n=50, images=None):
         images=images,
         labels={"a": np.arange(n) % 3, "b": np.arange(n)[::-1].copy()},
         classes={"a": ("x", "y", "z"), "b": tuple(map(str, range(n)))},
-        paths=[f"row {i}" for i in range(n)],
+        names=[f"row {i}" for i in range(n)],
     )
 
 

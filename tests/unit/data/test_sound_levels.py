@@ -148,7 +148,7 @@ def test_all_of_it_is_reported_with_counts(tmp_path: Path, subtype: str) -> None
 def test_what_a_cached_folder_holds_is_reported_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("widefield.data.cache.SLOW", 0.0)
+    monkeypatch.setattr("widefield.data.cache.KEPT_FROM", 1)
     soundfile.write(tmp_path / "a.wav", np.stack([tone(), -tone()], 1), RATE)
     first, second = (open_dataset(tmp_path) for _ in range(2))
     assert "decoded before" in second.storage

@@ -226,7 +226,7 @@ def test_every_pixel_is_that_of_timms_center_crop(
         (3, *size), interpolation="bicubic", crop_pct=1.0, crop_mode="center", normalize=False
     )
     expected = transform(Image.open(io.BytesIO(content))).permute(1, 2, 0).numpy()
-    pixels = decode(memoryview(content), size).pixels
+    pixels = decode(memoryview(content), size=size).pixels
     assert pixels is not None
     np.testing.assert_array_equal(pixels, expected)
     assert top + size[0] <= height
@@ -235,7 +235,7 @@ def test_every_pixel_is_that_of_timms_center_crop(
 
 def test_a_very_long_image_needs_little_memory() -> None:
     strip = png(Image.fromarray(np.tile(np.asarray(picture(4, 400)), (1, 250, 1))))
-    pixels = decode(memoryview(strip), (64, 64)).pixels  # 1,600,000 columns before the cut
+    pixels = decode(memoryview(strip), size=(64, 64)).pixels  # 1,600,000 columns before the cut
     assert pixels is not None
     assert pixels.shape == (64, 64, 3)
     assert pixels.std() > 5
@@ -253,7 +253,7 @@ def test_the_module_resizes_as_the_decoder_does(
     size = (size[0], size[0]) if square else size
     height, width = sorted(shape)
     content = png(picture(height, width))
-    expected = decode(memoryview(content), size, fit=fit).pixels
+    expected = decode(memoryview(content), size=size, fit=fit).pixels
     assert expected is not None
     pixels = torch.from_numpy(np.array(Image.open(io.BytesIO(content))))[None]
     preprocess = Preprocess(InputSpec(image_size=size, fit=fit))
@@ -265,7 +265,7 @@ def test_the_module_resizes_as_the_decoder_does(
     assert difference.mean() < 0.5 if reduced_more else difference.max() < 1e-3
     tall = preprocess(pixels.transpose(1, 2))[0].permute(1, 2, 0) * 255
     turned_back = memoryview(png(Image.fromarray(pixels[0].transpose(0, 1).numpy())))
-    upright = decode(turned_back, size, fit=fit)
+    upright = decode(turned_back, size=size, fit=fit)
     assert upright.pixels is not None
     assert np.abs(tall.numpy() - upright.pixels).mean() < 0.5
 

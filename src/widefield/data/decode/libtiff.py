@@ -1,7 +1,8 @@
-"""Suppression of the messages of libtiff, the C library that decodes compressed TIFFs."""
+"""Suppression of the messages of decoders: of Pillow, and of libtiff, which is in C."""
 
 import ctypes
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -11,11 +12,8 @@ from PIL import features
 
 
 @contextmanager
-def suppress_libtiff_errors() -> Iterator[None]:
-    """Suppress the messages of libtiff on stderr: failures are reported by file name.
-
-    Does nothing if the library cannot be found; finding it requires Linux.
-    """
+def _suppress_libtiff_errors() -> Iterator[None]:
+    """Suppress the messages of libtiff on stderr, if it can be found: on Linux."""
     library = _load()
     if library is None:
         yield
@@ -40,3 +38,11 @@ def _load() -> ctypes.CDLL | None:
             set_handler.argtypes, set_handler.restype = [ctypes.c_void_p], ctypes.c_void_p
             return library
     return None
+
+
+@contextmanager
+def suppress_warnings() -> Iterator[None]:
+    """Suppress the warnings of decoders: failures are reported by file name."""
+    with _suppress_libtiff_errors(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        yield

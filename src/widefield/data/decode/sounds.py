@@ -3,21 +3,16 @@
 import importlib.util
 import io
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.cpus import usable_cpus
-from widefield.core.names import printable
-from widefield.core.types import ProgressCallback
 from widefield.data.decode.levels import Choices, to_mono, within_full_scale, without_offset
 from widefield.data.readers.recordings import to_int16
-from widefield.data.skipped import Skipped
 
 if TYPE_CHECKING:
     from soundfile import SoundFile
@@ -256,30 +251,3 @@ def resample(x: NDArray[np.float32], old: int, new: int) -> NDArray[np.float32]:
 def resampled_length(frames: int, old: int, new: int) -> int:
     """Return the number of samples at rate `new` of `frames` samples at rate `old`."""
     return -(-frames * new // old)
-
-
-def in_parallel(
-    work: Callable[[int], Any],
-    names: Sequence[str],
-    rows: Sequence[int],
-    progress: ProgressCallback | None = None,
-) -> tuple[dict[int, Any], dict[int, Skipped]]:
-    """Call `work` for each row in threads; return results and failures by row."""
-    done: dict[int, Any] = {}
-    failed: dict[int, Skipped] = {}
-
-    def run(row: int) -> Any:
-        try:
-            return work(row)
-        except UnreadableError as error:
-            return error
-
-    with ThreadPoolExecutor(usable_cpus()) as pool:
-        for count, (row, result) in enumerate(zip(rows, pool.map(run, rows), strict=True), 1):
-            if isinstance(result, UnreadableError):
-                failed[row] = Skipped(names[row], printable(str(result)))
-            else:
-                done[row] = result
-            if progress is not None and (count % 32 == 0 or count == len(rows)):
-                progress(count, len(rows))
-    return done, failed

@@ -1,54 +1,43 @@
 """Images of any depth and number of channels, without conversion to color.
 
 A file is an array [H, W, C] of uint8, uint16 or float32: the pages of a TIFF are its channels, or
-examples of their own. Of more than 8 bits, the 0.1 and 99.9 percentiles of each channel over the
-data set become 0 and 1, and a run records them. Within them every level is kept:
+examples of their own. Of more than 8 bits, every level between black and white of its channel is
+kept (`black_white.py`):
 
-    stored = round(65535 clip((v - low_c) / (high_c - low_c), 0, 1))
+    stored = round(65535 clip((v - black_c) / (white_c - black_c), 0, 1))
 
 as uint16, or the same as float32 without rounding. Values of 8 bits stay as they are.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageSequence
 
-from widefield.core.center_fit import cut_share
+from widefield.core.center_fit import center_fit, cut_share
 from widefield.core.pixels import stored
-from widefield.core.types import BlackWhite, Fit, ProgressCallback, Size
-from widefield.data.cache import DecodingJournal
-from widefield.data.decode.high_bit_depth import deep_image, is_deep
-from widefield.data.decode.images import DecodeReport, Result, in_parallel, open_image
-from widefield.data.decode.resize import resize_array
-from widefield.data.examples import Encoded
+from widefield.core.types import BlackWhite, Fit, Size
+from widefield.data.columns import Names
+from widefield.data.decode.black_white import sample_pixels, share_outside
+from widefield.data.decode.decoding import in_parallel
+from widefield.data.decode.deep import deep_image, is_deep
+from widefield.data.decode.images import Decoded, open_image
+from widefield.data.decode.libtiff import suppress_warnings
+from widefield.data.examples import Encoded, Examples
 from widefield.data.select import spread_rows
 
 MOST_CHANNELS = 64
-_LOW, _HIGH = 0.1, 99.9
-"""Percentiles that become black and white."""
-_SAMPLE_IMAGES, _SAMPLE_PIXELS = 256, 4096
 _FORM_FILES = 64
 """Files from which the common number of channels and the depth are found."""
 _MAGIC = b"\x93NUMPY"
 _STORED = {"u1": np.uint8, "u2": np.uint16, "b1": np.uint8}
-
-
-@dataclass(frozen=True)
-class ValueForm:
-    """What the images of a data set have in common."""
-
-    channels: int
-    dtype: "np.dtype[Any]"
-    """Type in which they are stored."""
-    sizes: tuple[Size, ...] = field(default=(), compare=False)
-    """Sizes of some of them."""
 
 
 def stored_type(dtype: "np.dtype[Any]") -> "np.dtype[Any]":
@@ -61,13 +50,93 @@ def stored_type(dtype: "np.dtype[Any]") -> "np.dtype[Any]":
     return np.dtype(_STORED.get(dtype.str[1:], np.float32))
 
 
-def read_values(file: Encoded) -> NDArray[Any]:
-    """Return the values of a file, [H, W, C].
+def find_form(files: Sequence[Encoded]) -> tuple[int, "np.dtype[Any]", list[Size]]:
+    """Return the most frequent channels and stored type of up to 64 of the files, and their sizes.
+
+    Raises:
+        ValueError: none of them can be read.
+    """
+    found: Counter[tuple[int, np.dtype[Any]]] = Counter()
+    sizes: list[Size] = []
+    reason: object = ""
+    for row in spread_rows(len(files), _FORM_FILES).tolist():
+        try:
+            height, width, channels = (values := read_values(files[row])).shape
+        except Exception as error:  # decoders raise every kind of error on damaged files
+            reason = error
+            continue
+        sizes.append((height, width))
+        found[channels, stored_type(values.dtype)] += 1
+    if not found:
+        raise ValueError(f"no image can be read (first: {reason})")
+    (channels, dtype), _ = found.most_common(1)[0]
+    return channels, dtype, sizes
+
+
+def decode_values(
+    file: Encoded | NDArray[Any],
+    black_white: BlackWhite | None,
+    *,
+    size: Size,
+    fit: Fit,
+    channels: int,
+    dtype: "np.dtype[Any]",
+) -> Decoded | None:
+    """Return the values of a file as they are stored; None if black and white are not known yet.
+
+    `black_white` has one pair for all channels or one for each.
+
+    Raises:
+        ValueError: other channels or another type than the other images have.
+    """
+    if dtype != np.uint8 and black_white is None:
+        return None
+    values = _checked(file, channels, dtype)
+    was_size: Size = (values.shape[0], values.shape[1])
+    choices, outside, x = set(), None, values
+    if dtype != np.uint8:
+        low, high = np.array(black_white).reshape(-1, 2).T
+        outside = share_outside(values, low, high)
+        x = (values.astype(np.float64) - low) / (high - low)
+        choices.add("deep")
+    if was_size != size:
+        x = x / 255 if dtype == np.uint8 else x
+        x = resize_array(x[None], size, fit)[0]
+        choices.add("resized")
+    if choices:
+        x = stored(np.clip(x, 0, 1), dtype)
+    cut = cut_share(was_size, size, fit) if was_size != size else 0.0
+    return Decoded(x, frozenset(choices), outside, cut)
+
+
+def sample_channels(
+    file: Encoded | NDArray[Any], *, channels: int, dtype: "np.dtype[Any]"
+) -> NDArray[Any]:
+    """Return values of some pixels of a file, [k, C]."""
+    return sample_pixels(_checked(file, channels, dtype).reshape(-1, channels))
+
+
+def resize_array(images: NDArray[Any], size: Size, fit: Fit = "crop") -> NDArray[Any]:
+    """Bring images [n, H, W, C], uint8 or floats, to a size by `fit`."""
+    (height, width), (top, left) = center_fit(images.shape[1:3], size, fit)
+    x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2)
+    x = torch.nn.functional.interpolate(x, size=(height, width), mode="bicubic", antialias=True)
+    # A negative width of a border cuts.
+    borders = (-left, left + size[1] - width, -top, top + size[0] - height)
+    x = torch.nn.functional.pad(x, borders)
+    return np.ascontiguousarray(x.permute(0, 2, 3, 1).numpy())
+
+
+def read_values(file: Encoded | NDArray[Any]) -> NDArray[Any]:
+    """Return the values of a file, or of an array in memory, [H, W, C].
 
     Raises:
         ValueError: the values are no image, too many channels, or not finite.
     """
-    values = _read_array(file) if _is_array(file) else _read_pages(file)
+    if isinstance(file, np.ndarray):
+        values = file
+    else:
+        values = _read_array(file) if _is_array(file) else _read_pages(file)
     if values.ndim == 2:
         values = values[..., None]
     if values.ndim == 3 and values.shape[0] <= MOST_CHANNELS < values.shape[-1]:
@@ -81,125 +150,12 @@ def read_values(file: Encoded) -> NDArray[Any]:
     return values.astype(np.uint8) * 255 if values.dtype == np.bool_ else values
 
 
-def find_form(files: Sequence[Encoded]) -> ValueForm:
-    """Return the most frequent number of channels and type of up to 64 of the files.
-
-    Raises:
-        ValueError: none of them can be read.
-    """
-    found: Counter[ValueForm] = Counter()
-    sizes: list[Size] = []
-    reason: object = ""
-    for row in spread_rows(len(files), _FORM_FILES).tolist():
-        try:
-            height, width, channels = (values := read_values(files[row])).shape
-        except Exception as error:  # decoders raise every kind of error on damaged files
-            reason = error
-            continue
-        sizes.append((height, width))
-        found[ValueForm(channels, stored_type(values.dtype))] += 1
-    if not found:
-        raise ValueError(f"no image can be read (first: {reason})")
-    return replace(found.most_common(1)[0][0], sizes=tuple(sizes))
-
-
-def percentiles(images: Sequence[NDArray[Any]]) -> BlackWhite:
-    """Return the values that become 0 and 1, of each channel, of images [H, W, C].
-
-    Example:
-        >>> ((black, white),) = percentiles([np.arange(1001.0).reshape(1, 1001, 1)])
-        >>> round(black, 3), round(white, 3)
-        (1.0, 999.0)
-    """
-    sample = []
-    for image in images:
-        pixels = image.reshape(-1, image.shape[-1])
-        sample.append(pixels[spread_rows(len(pixels), _SAMPLE_PIXELS)].astype(np.float64))
-    low, high = np.percentile(np.concatenate(sample), [_LOW, _HIGH], axis=0)
-    high = np.where(high > low, high, low + 1)
-    return tuple(zip(low.tolist(), high.tolist(), strict=True))
-
-
-def sample_rows(count: int) -> NDArray[np.int64]:
-    """Return the images from which percentiles are found."""
-    return spread_rows(count, _SAMPLE_IMAGES)
-
-
-def decode_values(
-    files: Sequence[Encoded],
-    names: Sequence[str],
-    out: NDArray[Any],
-    progress: ProgressCallback | None = None,
-    black_white: BlackWhite | None = None,
-    journal: DecodingJournal | None = None,
-    *,
-    size: Size,
-    fit: Fit,
-) -> DecodeReport:
-    """Read the values of files[i] into out[i] [n, H, W, C], in parallel, as `decode_all`."""
-    form = ValueForm(out.shape[-1], out.dtype)
-    report = DecodeReport(black_white=None if out.dtype == np.uint8 else black_white)
-    if out.dtype != np.uint8 and black_white is None:
-        sample = []
-        for _, values in in_parallel(
-            lambda i: _checked(files[i], form), sample_rows(len(files)).tolist(), 0, None
-        ):
-            sample += [] if isinstance(values, str) else [values]
-        report.black_white, report.sampled = percentiles(sample), len(sample)
-    done: dict[int, Any] = {} if journal is None else journal.done
-    for i, result in done.items():
-        report.add(names, i, result)
-
-    def decode_row(i: int) -> Result:
-        values = _checked(files[i], form)
-        out[i], outside = fitted(values, out.dtype, size, report.black_white, fit)
-        choices = [] if out.dtype == np.uint8 else ["deep"]
-        was_size: Size = (values.shape[0], values.shape[1])
-        if was_size == size:
-            return choices, outside, 0.0
-        return [*choices, "resized"], outside, cut_share(was_size, size, fit)
-
-    rows = [i for i in range(len(files)) if i not in done]
-    for i, result in in_parallel(decode_row, rows, len(files) - len(rows), progress):
-        report.add(names, i, result)
-        if journal is not None:
-            journal.add(i, result)
-    return report
-
-
-def fitted(
-    values: NDArray[Any],
-    dtype: "np.dtype[Any]",
-    size: Size,
-    black_white: BlackWhite | None,
-    fit: Fit,
-) -> tuple[NDArray[Any], float | None]:
-    """Return an image [H, W, C] as it is stored, and the share of values outside black and white.
-
-    `black_white` has one pair for all channels or one for each.
-    """
-    x, outside = values.astype(np.float64), None
-    if dtype == np.uint8:
-        if values.shape[:2] == size:
-            return values, None
-        x /= 255
-    else:
-        assert black_white is not None
-        low, high = np.array(black_white).reshape(-1, 2).T
-        x = (x - low) / (high - low)
-        outside = float(((x < 0) | (x > 1)).mean())
-    if values.shape[:2] != size:
-        x = resize_array(x[None], size, fit)[0]
-    return stored(np.clip(x, 0, 1), dtype), outside
-
-
-def _checked(file: Encoded, form: ValueForm) -> NDArray[Any]:
-    """Return the values of a file; check that it has the channels and the depth of the others."""
+def _checked(file: Encoded | NDArray[Any], channels: int, dtype: "np.dtype[Any]") -> NDArray[Any]:
     values = read_values(file)
-    if values.shape[-1] != form.channels:
-        raise ValueError(f"{values.shape[-1]} channels, and the others have {form.channels}")
-    if stored_type(values.dtype) != form.dtype:
-        raise ValueError(f"values of type {values.dtype}, and the others are {form.dtype}")
+    if values.shape[-1] != channels:
+        raise ValueError(f"{values.shape[-1]} channels, and the others have {channels}")
+    if stored_type(values.dtype) != dtype:
+        raise ValueError(f"values of type {values.dtype}, and the others are {dtype}")
     return values
 
 
@@ -233,3 +189,50 @@ def _page(frame: Image.Image, file: Encoded) -> NDArray[Any]:
     else:
         values = np.asarray(frame.convert("RGB") if frame.mode in ("P", "PA") else frame)
     return values[..., None] if values.ndim == 2 else values
+
+
+@dataclass(frozen=True)
+class _Pages(Sequence[Encoded]):
+    """A page of each file."""
+
+    files: Sequence[Encoded]
+    pages: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.pages)
+
+    def __getitem__(self, index: Any) -> Any:
+        file, page = self.files[index], int(self.pages[index])
+        if page < 0:  # a file that could not be counted is read whole, and fails there
+            return file
+        with open_image(file) as image:
+            image.seek(page)
+            return image.copy()
+
+
+def pages_of(examples: Examples) -> Examples:
+    """Return each page of the files as an example, with the labels of its file.
+
+    The name of a page is that of its file and "page 1", "page 2", ...
+    """
+    assert examples.files is not None
+    files = examples.files
+
+    def count(row: int) -> int:
+        with open_image(files[row]) as image:
+            return int(getattr(image, "n_frames", 1))
+
+    with suppress_warnings():
+        found = [number for _, number in in_parallel(count, range(len(files)))]
+    counts = np.array([1 if isinstance(number, str) else number for number in found])
+    failed = np.array([isinstance(number, str) for number in found])
+    rows = np.repeat(np.arange(len(files)), counts)
+    pages = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    taken = examples.take(rows)
+    assert taken.files is not None
+    names = [
+        f"{name} page {page + 1}" for name, page in zip(taken.names, pages.tolist(), strict=True)
+    ]
+    return replace(
+        taken, names=Names(names), files=_Pages(taken.files, np.where(failed[rows], -1, pages))
+    )
