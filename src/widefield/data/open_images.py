@@ -26,7 +26,7 @@ from widefield.data.cache import (
 )
 from widefield.data.columns import take
 from widefield.data.dataset import Dataset
-from widefield.data.decode.black_white import Scale, check_inside
+from widefield.data.decode.black_white import ValueRange, check_inside
 from widefield.data.decode.decoding import Result, decode_all, failures
 from widefield.data.decode.images import decode, sample_values
 from widefield.data.decode.values import (
@@ -312,10 +312,10 @@ class _Opening:
             read = partial(
                 decode_values, size=size, fit=options.fit, channels=channels, dtype=self.dtype
             )
-        scale = Scale(options.black_white, lambda row: sample(files[row]), journal)
+        value_range = ValueRange(options.black_white, lambda row: sample(files[row]), journal)
 
         def decode_row(row: int) -> Result | None:
-            decoded = read(files[row], scale.black_white)
+            decoded = read(files[row], value_range.black_white)
             if decoded is None:
                 return None
             place = int(np.searchsorted(rows, row))
@@ -326,13 +326,13 @@ class _Opening:
             decode_row,
             examples.names,
             rows.tolist(),
-            prepare=scale.find,
+            prepare=value_range.find,
             journal=journal,
             progress=options.progress,
         )
         if options.black_white is not None:
             check_inside(report.outside, options.black_white)
-        return report.record() | scale.record(), report.failed
+        return report.record() | value_range.record(), report.failed
 
     def _plant(self, images: NDArray[Any], channel: DigitChannel | BitPlanes | None) -> None:
         """Draw overlays on `images` [n, H, W, C] in place, and the appended channels, the last."""

@@ -318,7 +318,8 @@ def test_every_export_has_the_record(tmp_path: Path) -> None:
         list(config.std),
     )
     card = (tmp_path / "model" / "README.md").read_text()
-    assert "- more than 8 bits: 0 becomes 0, 4095 becomes 255" in card
+    black, white = config.black_white
+    assert f"- more than 8 bits: {black:g} becomes 0, {white:g} becomes 255" in card
     assert "- normalization: mean 0.3, 0.4, 0.5, standard deviation 0.2, 0.25, 0.3 of" in card
     assert "guessed" not in card
 

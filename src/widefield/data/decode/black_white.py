@@ -34,7 +34,7 @@ _MAX_OUTSIDE = 0.25
 """Largest share of values outside a given black and white; with more, the scale is another one."""
 
 
-class Scale:
+class ValueRange:
     """Black and white of the images of a data set: as given, or found in a sample of them."""
 
     black_white: BlackWhite | None

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 PIXEL_LIMIT = 100_000_000
 """Larger images are skipped: a few kilobytes may decompress to gigabytes."""
-CHUNK = 32
+_CHUNK = 32
 """Images that a thread decodes before it takes the next ones. Chosen by hand: a task costs about as
 much as a small image, and too few tasks leave threads idle."""
 
@@ -74,7 +74,7 @@ def decode_all(
     names: Sequence[str],
     rows: Sequence[int],
     *,
-    chunk: int = CHUNK,
+    chunk: int = _CHUNK,
     prepare: Callable[[list[int]], None] | None = None,
     journal: DecodingJournal | None = None,
     progress: ProgressCallback | None = None,
@@ -113,7 +113,7 @@ def in_parallel(
     progress: ProgressCallback | None = None,
     *,
     earlier: int = 0,
-    chunk: int = CHUNK,
+    chunk: int = _CHUNK,
 ) -> Generator[tuple[int, T | str], None, None]:
     """Call `work` for each of `rows` in threads; yield its result, or why it failed, in order.
 
