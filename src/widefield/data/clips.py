@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from widefield.core import rng
 
+# Chosen by hand: half a minute of examples of the default length.
 MAX_SEGMENTS = 30
 """Default number of segments of one recording whose features are averaged, at most."""
+# Chosen by hand: 36 dB above one step of 16 bits, at full scale.
 SILENCE = 1e-6
 """Limit of the variance of silence, as a share of that of the loudest part: -60 dB."""
 _BLOCKS = 8

@@ -22,8 +22,10 @@ from widefield.data.skipped import Skipped, skipped_note
 from widefield.data.spec import Spec
 from widefield.data.table import Table
 
-_STATISTICS_EXAMPLES = 50_000
-_STATISTICS_ENCODED = 2_000
+# Chosen by hand: all of CIFAR-10, and seconds of decoding. Of 2,000 images the error of a mean is
+# below a fortieth of the deviation between images.
+_STATISTICS_EXAMPLES, _STATISTICS_ENCODED = 50_000, 2_000
+"""Examples from which mean and deviation are found: decoded, and encoded ones."""
 _STATISTICS_CHUNK = 512
 
 

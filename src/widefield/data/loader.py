@@ -23,7 +23,10 @@ from widefield.data.dataset import Dataset
 from widefield.data.decode.libtiff import suppress_warnings
 from widefield.data.encoded import EncodedImages
 
+# Chosen by hand: encoder, activations and a per-example head take the rest.
 _DEVICE_SHARE = 0.3
+"""Share of the device's free memory that pixels may take."""
+# One batch is in use while the next is prepared; more would only take memory.
 _PREFETCH = 2
 _CHUNK = 1024
 

@@ -48,38 +48,38 @@ def split_note(spec: Spec, n: int, *, grouped: bool) -> list[str]:
 
 def decoding_notes(record: Record, n: int, size: Size, fit: Fit) -> list[str]:
     """Return notes on resized images, images of more than 8 bits, and other choices."""
-    choices, black_white = record.get("choices", {}), record.get("black_white")
-    notes = []
+    choices, notes = record.get("choices", {}), []
     if choices.get("resized"):
-        cut = record.get("cut", 0.0)
-        keeping = (
-            f", which loses {cut:.0%} of their area: pretrain {option('fit', 'pad')} or squash "
-            "keeps it"
-        )
-        notes.append(
-            f"{choices['resized']} of {n} images brought to {size[0]}x{size[1]}: "
-            + f"resized {FITS[fit]}"
-            + (keeping if cut >= _MIN_CUT else "")
-        )
+        note = f"{choices['resized']} of {n} images brought to {size[0]}x{size[1]}: "
+        note += f"resized {FITS[fit]}"
+        if (cut := record["cut"]) >= _MIN_CUT:
+            note += f", which loses {cut:.0%} of their area: "
+            note += f"pretrain {option('fit', 'pad')} or squash keeps it"
+        notes.append(note)
     if choices.get("deep"):
-        outcome = " and were brought to 8"
-        if black_white is not None and not isinstance(black_white[0], float | int):
-            count = len(black_white)
-            channels = "the channel" if count == 1 else f"each of {count} channels"
-            outcome = f" and keep them: the 0.1 and 99.9 percentiles of {channels} became black "
-            outcome += "and white"
-            outcome += (
-                f", from {record['sampled']} images" if record["sampled"] else ", as recorded"
-            )
-        elif black_white is not None:
-            black, white = black_white
-            outcome = f": values from {black:.7g} to {white:.7g} became 0 to 255"
-            if record["sampled"]:
-                outcome += f", from {record['sampled']} files"
-            if record["outside"] >= _MIN_OUTSIDE:
-                outcome += f"; {record['outside']:.1%} of them are outside"
-        notes.append(f"{choices['deep']} of {n} images have more than 8 bits{outcome}")
+        notes.append(f"{choices['deep']} of {n} images have more than 8 bits{_deep(record)}")
     return notes + _listed(choices, _CHOICES, f"of {n} images")
+
+
+def _deep(record: Record) -> str:
+    """Return what became of values of more than 8 bits, in words."""
+    black_white, sampled = record["black_white"], record["sampled"]
+    if black_white is None:
+        return " and were brought to 8"
+    if isinstance(black_white[0], float | int):
+        black, white = black_white
+        outcome = f": values from {black:.7g} to {white:.7g} became 0 to 255"
+        if sampled:
+            outcome += f", from {sampled} files"
+        if record["outside"] >= _MIN_OUTSIDE:
+            outcome += f"; {record['outside']:.1%} of them are outside"
+        return outcome
+    channels = "the channel" if len(black_white) == 1 else f"each of {len(black_white)} channels"
+    source = f"from {sampled} images" if sampled else "as recorded"
+    return (
+        f" and keep them: the 0.1 and 99.9 percentiles of {channels} became black and white, "
+        f"{source}"
+    )
 
 
 def sound_notes(segments: Clips, choices: Mapping[str, int], rate: int) -> list[str]:

@@ -19,8 +19,7 @@ from widefield.data.labels import LabelTable, labeled
 from widefield.data.open_images import open_images, reason_to_decode
 from widefield.data.open_options import Agree, OpenOptions
 from widefield.data.open_sounds import open_sounds
-from widefield.data.open_windows import open_windows
-from widefield.data.select import split_rows
+from widefield.data.select import balanced_subset, split_rows
 from widefield.data.source import Data, read_source
 from widefield.data.spec import Spec
 
@@ -106,7 +105,7 @@ def open_dataset(
     if examples.recordings is not None:
         return open_sounds(spec, examples, options)
     if examples.pixels is not None and kind_of(examples.pixels) == "windows":
-        return open_windows(spec, examples, options)
+        return _open_windows(spec, examples, options)
     return open_images(spec, examples, options)
 
 
@@ -171,4 +170,30 @@ def _without_gaps(examples: Examples) -> Examples:
             "these out instead"
             for task, count in gaps.items()
         )
+    )
+
+
+def _open_windows(spec: Spec, examples: Examples, options: OpenOptions) -> Dataset:
+    """Select windows, examples of height 1 whose width is time; their pixels are in memory."""
+    assert examples.pixels is not None
+    if spec.plants:
+        raise ValueError(
+            f"'+{spec.plants[0].name}' is planted on images or sounds, and '{spec.base}' holds "
+            "windows; leave it out"
+        )
+    steps, size = examples.pixels.shape[2], options.size
+    if size is not None and size != (1, steps):
+        expected = f"{size[1]} steps" if size[0] == 1 else f"images of {size[0]}x{size[1]}"
+        raise ValueError(
+            f"'{spec.base}' holds windows of {steps} steps, and {expected} were requested; cut the "
+            f"windows to that length, or leave {option('image_size')} out"
+        )
+    rows = balanced_subset(examples.labels, split_rows(examples, spec), options.max_examples)
+    whole = len(rows) == len(examples.names)
+    return Dataset.of(
+        spec,
+        examples,
+        rows,
+        examples.pixels if whole else examples.pixels[rows],
+        storage=f"kept in memory: {len(rows) * examples.pixels[0].nbytes / 1e6:.1f} MB",
     )

@@ -11,6 +11,8 @@ from widefield.data.examples import Examples
 from widefield.data.groups import held_out_groups
 from widefield.data.spec import BUILT_IN, Spec
 
+# The usual 80 / 20, as docs/data.md states it; other shares would move examples between the splits
+# of existing runs.
 TEST_SHARE = 0.2
 
 

@@ -7,6 +7,7 @@ from widefield.core.names import printable
 
 EXCLUDED = "excluded"
 """Reason of an example that was left out on request."""
+# Chosen by hand: a few damaged files are normal, and a wrong folder or format has more.
 _MAX_SKIPPED = 0.05
 
 

@@ -12,8 +12,10 @@ from io import BytesIO
 import numpy as np
 from PIL import Image, ImageCms
 
+# Chosen by hand: profiles named sRGB differ by rounding of their curves, others by more.
 _EQUAL = 3
 """Largest change of a color, of 255, by a profile that counts as sRGB: programs round its curve."""
+# 18 levels of each channel with both ends: 15 divides 255.
 _GRID = np.stack(np.meshgrid(*[np.arange(0, 256, 15)] * 3, indexing="ij"), -1).astype(np.uint8)
 """Colors in which a profile is compared with sRGB."""
 

@@ -13,6 +13,7 @@ from widefield.core.types import Crop, Fit, Range, Size
 from widefield.data.decode.images import load_upright, open_image, upright_size
 from widefield.data.examples import Encoded
 
+# As in torchvision's RandomResizedCrop.
 _TRIES = 10
 UNIFORMS = 4 * _TRIES
 """Uniform numbers that a random box takes."""

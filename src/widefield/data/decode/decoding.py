@@ -18,6 +18,7 @@ from widefield.data.skipped import Skipped
 
 T = TypeVar("T")
 
+# Chosen by hand: 300 MB in RGB for each thread; cameras have up to 60 million pixels.
 PIXEL_LIMIT = 100_000_000
 """Larger images are skipped: a few kilobytes may decompress to gigabytes."""
 _CHUNK = 32

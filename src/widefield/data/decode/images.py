@@ -23,9 +23,11 @@ from widefield.data.examples import Encoded
 FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 """Allowed formats: Pillow runs external programs for some of the others."""
 
+# Chosen by hand: a few kilobytes may hold thousands of scans, and each takes the time of an image.
 _MAX_SCANS, _MAX_SCAN_PIXELS = 100, 2_000_000_000
 """Limits of a progressive JPEG, each scan of which may code all pixels: scans, scans x pixels."""
 _SCAN_MARKER = b"\xff\xda"
+# Chosen by hand: a strip of 1 x 1,600,000 pixels would be resized to gigabytes and then cut.
 _MAX_ASPECT = 16
 """Longer images are cut before they are resized."""
 

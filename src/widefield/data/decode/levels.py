@@ -14,10 +14,13 @@ Waveform = NDArray[np.float32]
 Choices = tuple[str, ...]
 """Which of `canceled`, `silent_channel`, `offset` and `loud` a recording is."""
 
+# Chosen by hand: channels of equal sound have a share of k, independent ones of 1, and those of a
+# microphone with a swapped wire of nearly 0.
 _CANCELED = 0.1
 """Variance of the average of channels that cancel, as a share of that of independent channels."""
 _FLAT_SECONDS = 0.05
 """Shortest run of one value that is silence: a period of 20 Hz."""
+# Chosen by hand.
 _NOTED_OFFSET = 0.1
 """Smallest offset that is reported, as a share of the deviation."""
 
