@@ -256,13 +256,9 @@ class _Opening:
 
     def _copy(self, out: NDArray[np.uint8]) -> Record:
         """Copy pixels of 8 bits, resized if necessary."""
-        pixels, fit, size, rows = (
-            self.examples.pixels,
-            self.options.fit,
-            self.canvas.size,
-            self.selected(),
-        )
+        pixels, size, fit = self.examples.pixels, self.canvas.size, self.options.fit
         assert pixels is not None
+        rows = self.selected()
         was_size = pixels.shape[1:3]
         for first in range(0, len(rows), _CHUNK):
             part = pixels[rows[first : first + _CHUNK]]

@@ -65,9 +65,11 @@ def open_sounds(spec: Spec, examples: Examples, options: OpenOptions) -> Dataset
     rows = split_rows(examples, spec)
     # Raises before decoding if there are too few.
     balanced_subset(examples.labels, rows, options.max_examples)
-    rate = options.sample_rate or _default_rate(recordings)
-    if recordings.files is not None or recordings.rate != rate:
+    if recordings.files is not None:
         require_audio()
+    rate = options.sample_rate or _default_rate(recordings)
+    if recordings.rate not in (None, rate):
+        require_audio()  # to resample
     steps = _steps(options, rate)
     held_out = options.held_out or spec.split == "test"
     canvas = Canvas(shape=(1, steps, 1), seed=options.seed, held_out=held_out, rate=rate)
@@ -102,7 +104,6 @@ def _default_rate(recordings: Recordings) -> int:
     if recordings.rate is not None:
         return min(recordings.rate, HIGHEST_RATE)
     assert recordings.files is not None
-    require_audio()
     counts: Counter[int] = Counter()
     for row in np.unique(np.linspace(0, len(recordings) - 1, _RATE_FILES).astype(int)):
         try:
