@@ -32,7 +32,7 @@ from torch.nn import functional
 from studies.study import Arm, Measured, Scale, Study, cpu_study
 from studies.trained import Trained
 from widefield.audits.bounds import probe_tasks
-from widefield.audits.stage_map import stage_hits
+from widefield.audits.stage_map import stage_outcomes
 from widefield.audits.verdict import TaskAudit, audit_task
 from widefield.core.rng import seeded
 from widefield.data import Dataset
@@ -372,7 +372,7 @@ class Group:
         self.base = Known(self.network(1))
         wide = wide_or_none(self.base, train_set.images, device=CPU)
         assert wide is not None, "all of these networks have stages"
-        self.untrained_stages = stage_hits(self.base, self.data, seed=seed)
+        self.untrained_stages = stage_outcomes(self.base, self.data, seed=seed)
         self.floors = floors(
             lambda encoder: probe_tasks(encoder, self.data, seed=seed),
             pixels=pixels,
@@ -387,21 +387,21 @@ class Group:
 
     def audit(self, encoder: nn.Module) -> TaskAudit:
         """Return the verdict on an encoder, with a ceiling of 100 %."""
-        stages = stage_hits(encoder, self.data, seed=self.seed)
+        stages = stage_outcomes(encoder, self.data, seed=self.seed)
         wide = wide_or_none(encoder, self.data.train.images, device=CPU)
         assert wide is not None, "all of these networks have stages"
         perfect = Outcome(values=np.ones(TEST, bool), knn=1.0)
         return audit_task(
             TASK,
             probe_tasks(partial(encode, encoder), self.data, seed=self.seed)[TASK],
-            {name: tasks[TASK] for name, tasks in self.floors.items()},
+            self.floors,
             perfect,
             classes=self.world.classes,
             stages={
                 cell: (tasks[TASK], self.untrained_stages[cell][TASK])
                 for cell, tasks in stages.items()
             },
-            wide=probe_tasks(partial(encode, wide), self.data, seed=self.seed)[TASK].values,
+            wide=probe_tasks(partial(encode, wide), self.data, seed=self.seed)[TASK],
             seed=self.seed,
         )
 
@@ -416,10 +416,10 @@ class Group:
         many = self.world.data(REFERENCE, _seed(self.world, self.seed, 5))
         data = TrainTest(train=self.data.train, test=many)
         pooled = probe_tasks(partial(encode, other), data)[TASK].accuracy
-        stages = stage_hits(other, data, seed=0)
+        stages = stage_outcomes(other, data, seed=0)
         return {
             "pooled": round(pooled, 4),
-            "stages": round(float(max(tasks[TASK].mean() for tasks in stages.values())), 4),
+            "stages": round(float(max(tasks[TASK].value for tasks in stages.values())), 4),
         }
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from widefield.audits.pictures import ImageMap, ImageRow
+from widefield.audits.pictures import ImageMap, ImageRow, Pictures
 from widefield.audits.planting import PlantAudit
 from widefield.audits.result import Audit
 from widefield.audits.verdict import TaskAudit, packed
@@ -78,10 +78,7 @@ def audited(settings: dict[str, Any] | None = None, **learned: float | None) -> 
         seed=0,
         widefield="1.2.3",
         machine={},
-        firing={},
-        spectrum=(1.0,),
-        neighbors=(),
-        map=None,
+        pictures=Pictures(firing={}, spectrum=(1.0,), neighbors=(), map=None),
         report=None,
     )
 
@@ -117,15 +114,17 @@ def whole(text: str = "plain") -> Audit:
         seed=3,
         widefield="1.2.3",
         machine={"cpu": text},
-        firing={"act1": 0.25, "act2": 2 / 3},
-        spectrum=(1.0, 0.5, 0.125),
-        neighbors=(row,),
-        map=ImageMap(
-            task=text,
-            places=((0.0, 1.5), (2.25, -3.0), (1.0, 1.0), (4.0, 4.0)),
-            names=(text,) * 4,
-            groups=(0, 1, 2, 5),
-            pictures=pictures(4),
+        pictures=Pictures(
+            firing={"act1": 0.25, "act2": 2 / 3},
+            spectrum=(1.0, 0.5, 0.125),
+            neighbors=(row,),
+            map=ImageMap(
+                task=text,
+                places=((0.0, 1.5), (2.25, -3.0), (1.0, 1.0), (4.0, 4.0)),
+                names=(text,) * 4,
+                groups=(0, 1, 2, 5),
+                pictures=pictures(4),
+            ),
         ),
         report=None,
     )

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 import widefield
 from elsewhere import Elsewhere
-from widefield.audits import audit as audit_file
-from widefield.audits import bounds, pictures, planting
+from widefield.audits import bounds, pictures, tasks
 from widefield.audits.page import audit_page, summary
 from widefield.cli import main
 from widefield.data import open_dataset
@@ -266,7 +265,7 @@ def test_two_encoders_of_one_name_are_told_apart(place: Path) -> None:
 def test_a_rival_of_other_images_is_refused_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(audit_file, "measure_bounds", lambda *_, **__: pytest.fail("measured"))
+    monkeypatch.setattr(tasks, "graded_bounds", lambda *_, **__: pytest.fail("measured"))
     rival = build_encoder("resnet-tiny", image_size=32, channels=1, seed=0)
     with pytest.raises(ValueError, match=r"differs: .* for resnet-tiny, .* audit them one by one"):
         widefield.audit("pixels", images(120), compare=rival, quiet=True)
@@ -375,8 +374,7 @@ def test_too_few_images_are_refused_before_anything_is_measured(
     in_tmp: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planting, "graded_bounds", lambda *_, **__: pytest.fail("measured"))
-    monkeypatch.setattr(audit_file, "measure_bounds", lambda *_, **__: pytest.fail("measured"))
+    monkeypatch.setattr(tasks, "graded_bounds", lambda *_, **__: pytest.fail("measured"))
     np.savez(in_tmp / "mine.npz", **images(60))
     np.savez(in_tmp / "few.npz", x=images(30)["x"])
     np.savez(in_tmp / "handful.npz", x=images(6)["x"])

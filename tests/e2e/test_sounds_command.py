@@ -161,7 +161,7 @@ def test_an_audit_without_labels_plants_tones_and_clicks(
         bare.pop(task, None)
     found = widefield.audit(trained, bare, quiet=True)
     assert found.tasks.keys() == {"tone", "clicks"}
-    assert len(found.sounds) == SOUND_ROWS
+    assert len(found.pictures.sounds) == SOUND_ROWS
     assert audit_page(found).count("<audio") >= SOUND_ROWS
 
 

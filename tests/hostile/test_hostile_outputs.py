@@ -166,7 +166,7 @@ def test_a_damaged_entry_of_a_cache_is_measured_again(tmp_path: Path) -> None:
         damaged[place] ^= 1 << place % 8
         file.write_bytes(damaged)
         found = bounds._load(file)
-        assert found is None or (found.knn == 0.5 and (found.hits == result.hits).all())
+        assert found is None or (found.knn == 0.5 and (found.values == result.values).all())
         try:
             with file.open("rb") as opened, np.load(opened) as arrays:
                 float(arrays["knn"])

@@ -41,6 +41,8 @@ _GRIDS = {str(side): f"{side} x {side}" for side in SIDES}
 """Columns of the maps of stages."""
 _MAX_LINES = 4
 """Largest number of curves that are legible in one figure."""
+_SHARES = (0, 1.03)
+"""Limits of an axis of shares; a curve at 1 stays visible."""
 
 
 def audit_page(result: Audit) -> str:
@@ -154,17 +156,7 @@ def _by_stage(result: Audit) -> list[HeatMap]:
             "averaged over a grid; the small number is that of the untrained network.",
             rows=list(dict.fromkeys(cell.partition("@")[0] for cell in task.stages)),
             columns=list(_GRIDS.values()),
-            cells={
-                (stage, _GRIDS[side or "1"]): (
-                    # R^2 can be negative, which is as pale as 0
-                    max(0, values["accuracy"]),
-                    max(0, values["low"]),
-                    max(0, values["high"]),
-                    max(0, values["untrained"]),
-                )
-                for cell, values in task.stages.items()
-                for stage, _, side in [cell.partition("@")]
-            },
+            cells={_place(cell): _shares(values) for cell, values in task.stages.items()},
             reference="untrained",
         )
         for name, task in result.tasks.items()
@@ -172,12 +164,26 @@ def _by_stage(result: Audit) -> list[HeatMap]:
     ]
 
 
+def _place(cell: str) -> tuple[str, str]:
+    """Return row and column of a stage and grid, such as `s3@4`; without a grid it is 1 x 1."""
+    stage, _, side = cell.partition("@")
+    return stage, _GRIDS[side or "1"]
+
+
+def _shares(values: Mapping[str, float]) -> tuple[float, float, float, float]:
+    # R^2 may be negative, which is drawn as 0.
+    accuracy, low, high, untrained = (
+        max(0, values[name]) for name in ("accuracy", "low", "high", "untrained")
+    )
+    return accuracy, low, high, untrained
+
+
 def _over_training(result: Audit) -> list[Figure]:
-    epochs = list(result.checkpoints)
+    rows = result.checkpoints
     tasks = [
         task
-        for task in (result.checkpoints[epochs[0]] if epochs else ())
-        if any(result.checkpoints[epoch][task].learned is not None for epoch in epochs)
+        for task in next(iter(rows.values()), ())
+        if any(row[task].learned is not None for row in rows.values())
     ]
     if not tasks:
         return []
@@ -187,23 +193,23 @@ def _over_training(result: Audit) -> list[Figure]:
             caption="Learned share of each task at every checkpoint. A feature whose curve rises "
             "and falls again was lost later in training.",
             series={
-                task: (epochs, [result.checkpoints[epoch][task].share for epoch in epochs])
+                task: (list(rows), [row[task].share for row in rows.values()])
                 for task in tasks[:_MAX_LINES]
             },
             x_label="epoch",
             y_label="learned",
-            y_range=(0, 1.03),
+            y_range=_SHARES,
         )
     ]
 
 
 def _by_grade(result: Audit) -> list[Figure]:
+    figures: list[Figure] = []
     learned = {
         name: (range(1, len(plant.grades) + 1), [grade.share for grade in plant.grades])
         for name, plant in result.plants.items()
         if any(grade.learned is not None for grade in plant.grades)
     }
-    figures: list[Figure] = []
     if learned:
         figures.append(
             Lines(
@@ -214,7 +220,7 @@ def _by_grade(result: Audit) -> list[Figure]:
                 series=learned,
                 x_label="ease",
                 y_label="learned",
-                y_range=(0, 1.03),
+                y_range=_SHARES,
             )
         )
     if result.plants:
@@ -230,7 +236,7 @@ def _by_grade(result: Audit) -> list[Figure]:
                 },
                 x_label="ease",
                 y_label="neighbors kept",
-                y_range=(0, 1.03),
+                y_range=_SHARES,
             )
         )
     return figures
@@ -241,7 +247,12 @@ def _spectrum(result: Audit) -> Figure:
         title="How many directions do the features use?",
         caption="Singular values of the centered features, over the largest one. If they decrease "
         "early, the features vary in few directions; if the curve is flat, in many.",
-        series={"singular values": (range(1, len(result.spectrum) + 1), result.spectrum)},
+        series={
+            "singular values": (
+                range(1, len(result.pictures.spectrum) + 1),
+                result.pictures.spectrum,
+            )
+        },
         x_label="direction",
         y_label="relative to the largest",
         log_scale=True,
@@ -249,22 +260,22 @@ def _spectrum(result: Audit) -> Figure:
 
 
 def _activations(result: Audit) -> list[Figure]:
-    if not result.firing:
+    if not result.pictures.firing:
         return []
-    layers = list(result.firing)
+    layers = list(result.pictures.firing)
     indices = np.unique(np.linspace(0, len(layers) - 1, _LAYERS).round().astype(int))
     return [
         Bars(
             title="How often are neurons active?",
             caption=f"Share of {result.kind} on which a neuron is active, mean over each layer, "
             f"first to last. The features of sparse layers occur in few {result.kind}.",
-            shares={layers[i]: result.firing[layers[i]] for i in indices},
+            shares={layers[i]: result.pictures.firing[layers[i]] for i in indices},
         )
     ]
 
 
 def _neighbors(result: Audit) -> Figure:
-    if result.sounds:
+    if result.pictures.sounds:
         return AudioRows(
             title="Which sounds have similar features?",
             caption="The first sound of each row and its nearest neighbors by the features, with "
@@ -274,35 +285,37 @@ def _neighbors(result: Audit) -> Figure:
                     sound_of(Recording(name=name, wav=data))
                     for name, data in zip(row.names, row.wavs, strict=True)
                 ]
-                for row in result.sounds
+                for row in result.pictures.sounds
             ],
         )
     return Gallery(
         title=f"Which {result.kind} have similar features?",
         caption=f"The {_one(result)} on the left, framed, and its nearest neighbors by the "
         "features. What they share is what the encoder represents.",
-        rows=[(row.name, row.pictures) for row in result.neighbors],
+        rows=[(row.name, row.pictures) for row in result.pictures.neighbors],
         separate_first=True,
     )
 
 
 def _map(result: Audit) -> list[Figure]:
-    if result.map is None:
+    if result.pictures.map is None:
         return []
     caption = (
         f"t-SNE of the features: {result.kind} with similar features are near each other, and "
         f"distances between far groups mean nothing. Point at a dot to see its {_one(result)}"
     )
-    if result.map.task is not None:
-        caption += f"; colors are the classes of `{result.map.task}`, and repeat after four"
+    if result.pictures.map.task is not None:
+        caption += (
+            f"; colors are the classes of `{result.pictures.map.task}`, and repeat after four"
+        )
     return [
         ScatterPlot(
             title=f"A map of the {result.kind}",
             caption=f"{caption}.",
-            points=result.map.places,
-            images=result.map.pictures,
-            names=result.map.names,
-            groups=result.map.groups,
+            points=result.pictures.map.places,
+            images=result.pictures.map.pictures,
+            names=result.pictures.map.names,
+            groups=result.pictures.map.groups,
         )
     ]
 

@@ -1,13 +1,15 @@
-"""Data of the figures of an audit: small arrays, and PNG files in base64."""
+"""What an audit shows of features: diagnostics of views, small arrays, and PNG files in base64."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from widefield.core.hardware import choose_device
-from widefield.core.modes import on_device
+from widefield.core.hardware import choose_device, choose_precision
+from widefield.core.modes import eval_mode, on_device
 from widefield.data import Dataset
+from widefield.inference.features import FeatureExtractor
 from widefield.inference.pictures import recorded, render_examples
 from widefield.metrics import (
     firing_rates,
@@ -15,8 +17,9 @@ from widefield.metrics import (
     singular_values,
     tsne_map,
 )
-from widefield.probes.features import image_batch
+from widefield.probes.features import batches, features, image_batch
 from widefield.report import png
+from widefield.views import ViewSettings
 
 MAP_IMAGES = 300
 ROWS, _NEIGHBORS = 6, 7
@@ -27,6 +30,9 @@ SOUND_ROWS, SOUND_NEIGHBORS = 5, 2
 """Rows and neighbors of sounds; fewer, because a second of sound takes 20 to 40 kilobytes."""
 _MAP_SIDE = 32
 """Longest side of an image in the map, in pixels."""
+MAX_EXAMPLES, VIEW_COUNT = 256, 8
+"""Examples that views are drawn of, at most, and views of each."""
+_BATCH = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +66,35 @@ class ImageMap:
     """PNG files in base64."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """What figures show of the features of the examples scored."""
+
+    firing: Mapping[str, float]
+    """Layer -> share of images on which a neuron is active, mean over its neurons."""
+    spectrum: tuple[float, ...]
+    """Singular values of the centered features, as shares of the largest."""
+    neighbors: tuple[ImageRow, ...]
+    """An image, then its nearest neighbors."""
+    map: ImageMap | None
+    """A t-SNE map of the images; None for fewer than four images."""
+    sounds: tuple[SoundRow, ...] = ()
+    """A sound, then its nearest neighbors; empty for images and windows."""
+
+
+def draw_pictures(
+    extractor: FeatureExtractor, dataset: Dataset, h: Tensor, *, seed: int
+) -> Pictures:
+    """Return the pictures of features h [n, D] of a data set."""
+    return Pictures(
+        firing=mean_activation_rates(extractor.build(dataset.images[:1]), dataset),
+        spectrum=normalized_spectrum(h),
+        neighbors=_neighbor_images(dataset, h),
+        map=_image_map(dataset, h, seed=seed),
+        sounds=_neighbor_sounds(dataset, h),
+    )
+
+
 def normalized_spectrum(h: Tensor) -> tuple[float, ...]:
     """Return the singular values of features h [n, D] over the largest one, without zeros."""
     sigma = singular_values(h).cpu()
@@ -68,10 +103,10 @@ def normalized_spectrum(h: Tensor) -> tuple[float, ...]:
     return tuple(float(f"{value:.6g}") for value in (sigma / sigma[:1]).tolist()) or (1.0,)
 
 
-def neighbor_images(dataset: Dataset, h: Tensor) -> tuple[ImageRow, ...]:
+def _neighbor_images(dataset: Dataset, h: Tensor) -> tuple[ImageRow, ...]:
     """Return images spread over `dataset`, each with its nearest neighbors by h [n, D].
 
-    Empty for sounds, for which there is `neighbor_sounds`.
+    Empty for sounds, for which there is `_neighbor_sounds`.
     """
     if dataset.kind == "sounds":
         return ()
@@ -86,7 +121,7 @@ def neighbor_images(dataset: Dataset, h: Tensor) -> tuple[ImageRow, ...]:
     )
 
 
-def neighbor_sounds(dataset: Dataset, h: Tensor) -> tuple[SoundRow, ...]:
+def _neighbor_sounds(dataset: Dataset, h: Tensor) -> tuple[SoundRow, ...]:
     """Return sounds spread over `dataset`, each with its nearest neighbors by h [n, D].
 
     Empty for images and windows.
@@ -114,7 +149,7 @@ def mean_activation_rates(encoder: nn.Module, dataset: Dataset) -> dict[str, flo
     return {name.removeprefix("backbone."): float(rate.mean()) for name, rate in rates.items()}
 
 
-def image_map(dataset: Dataset, h: Tensor, *, seed: int) -> ImageMap | None:
+def _image_map(dataset: Dataset, h: Tensor, *, seed: int) -> ImageMap | None:
     """Map images spread over `dataset` by their features h [n, D]; None for fewer than four."""
     if len(h) < 4:
         return None
@@ -133,3 +168,23 @@ def image_map(dataset: Dataset, h: Tensor, *, seed: int) -> ImageMap | None:
         groups=tuple(groups),
         pictures=tuple(png(image, _MAP_SIDE) for image in render_examples(dataset, rows)),
     )
+
+
+def view_features(extractor: FeatureExtractor, data: Dataset, *, seed: int) -> Tensor:
+    """Return the features [n, q, D] of q expert views of each of n examples from all over `data`.
+
+    The views are the same for every encoder, whatever it was trained with.
+    """
+    images = data.images[data.spread_rows(MAX_EXAMPLES)]
+    device = choose_device("auto")
+    precision = choose_precision("auto", device)
+    draw = ViewSettings.named("expert").build(
+        channels=images.shape[3], kind=data.kind, front_end=extractor.front_end
+    )
+    generator = torch.Generator(device).manual_seed(seed)
+    encoder, rows = extractor.build(images), []
+    with on_device(encoder, device), eval_mode(encoder):
+        for batch in batches(images, _BATCH, device):
+            seen = draw(batch, VIEW_COUNT, generator)
+            rows.append(torch.stack([features(encoder, x, precision) for x in seen], dim=1))
+    return torch.cat(rows)

@@ -9,15 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from widefield.audits.bounds import (
-    NUM_SEEDS,
-    AuditOptions,
-    Bounds,
-    audit_tasks,
-    graded_bounds,
-    untrained_stages,
-    with_stages,
-)
+from widefield.audits.bounds import AuditOptions
+from widefield.audits.tasks import Reference, audit_grades
 from widefield.audits.verdict import TaskAudit
 from widefield.data.planted import PLANTS, AudioFeature, ImageFeature
 from widefield.inference.features import FeatureExtractor
@@ -33,6 +26,7 @@ GRADES: dict[str, tuple[ImageFeature | AudioFeature, ...]] = {
 every image, then the position too. At a fixed position raw pixels suffice for a linear probe."""
 MIDDLE = 2
 """Index of the grade whose verdict is the plant's."""
+# Chosen by hand: each plant is probed at five grades, with floors and a ceiling at each.
 _MAX_TRAIN, _MAX_TEST = 2000, 1000
 """Largest numbers of planted images."""
 GRAPH_NEIGHBORS = 10
@@ -77,38 +71,27 @@ def has_enough_examples(data: TrainTest, name: str, *, seed: int) -> bool:
 
 def audit_plant(
     extractor: FeatureExtractor, data: TrainTest, name: str, options: AuditOptions
-) -> tuple[PlantAudit, tuple[TrainTest, dict[str, Bounds]]]:
+) -> tuple[PlantAudit, Reference]:
     """Audit the plant `name` at every grade, and how it changes the neighbors of the images.
-
-    Where a grade is unclear, all are compared with more seeds of the untrained floor.
 
     Returns:
         The results, and data, floors and ceiling of the middle grade.
     """
     data = spread_subset(data)
     splits = [data.planted(feature, seed=options.seed) for feature in GRADES[name]]
-    stages = untrained_stages(extractor, splits[MIDDLE], seed=options.seed)
-    for num_seeds in (1, NUM_SEEDS):
-        bounds = graded_bounds(extractor, splits, options, num_seeds=num_seeds)
-        bounds[MIDDLE] = with_stages({name: bounds[MIDDLE]}, stages)[name]
-        grades = tuple(
-            audit_tasks(extractor, split, {name: bound}, seed=options.seed)[name]
-            for split, bound in zip(splits, bounds, strict=True)
-        )
-        if all(grade.verdict != "unclear" for grade in grades):
-            break
+    found = audit_grades(extractor, splits, options, middle=MIDDLE)
     k = min(GRAPH_NEIGHBORS, len(data.test) - 1)
     plain = extractor.features(data.test.inputs)
     result = PlantAudit(
         name=name,
-        grades=grades,
+        grades=tuple(tasks[name] for _, tasks in found),
         neighbors_kept=tuple(
             float(neighbor_agreement(plain, extractor.features(grade.test.inputs), k).mean())
             for grade in splits
         ),
         neighbors_by_chance=k / (len(data.test) - 1),
     )
-    return result, (splits[MIDDLE], {name: bounds[MIDDLE]})
+    return result, found[MIDDLE][0]
 
 
 def spread_subset(data: TrainTest) -> TrainTest:

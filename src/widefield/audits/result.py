@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from widefield.audits.pictures import ImageMap, ImageRow, SoundRow
+from widefield.audits.pictures import Pictures
 from widefield.audits.planting import PlantAudit
 from widefield.audits.verdict import TaskAudit
 from widefield.audits.view_effects import ViewEffects
@@ -65,25 +65,17 @@ class Audit:
     widefield: str
     """Version of widefield."""
     machine: Mapping[str, str]
-    firing: Mapping[str, float]
-    """Layer -> share of images on which a neuron is active, mean over its neurons."""
-    spectrum: tuple[float, ...]
-    """Singular values of the centered features, as shares of the largest."""
-    neighbors: tuple[ImageRow, ...]
-    """An image, then its nearest neighbors."""
-    map: ImageMap | None
-    """A t-SNE map of the images; None for fewer than four images."""
+    pictures: Pictures
     report: Path | None
     """The page that was written."""
     kind: Kind = "images"
     """Kind of the data."""
-    sounds: tuple[SoundRow, ...] = ()
-    """A sound, then its nearest neighbors; empty for images and windows."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield audit --json` prints them."""
-        text = json.dumps({"format": _FORMAT, **asdict(self)}, default=os.fspath)
-        return json.loads(text)
+        values = asdict(self)
+        values |= values.pop("pictures")
+        return json.loads(json.dumps({"format": _FORMAT, **values}, default=os.fspath))
 
     def _repr_html_(self) -> str:
         """Return the verdicts as a table, for Jupyter."""

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from widefield.audits.verdict import Outcomes
 from widefield.core.hardware import choose_device
 from widefield.core.modes import eval_mode, on_device
 from widefield.data.select import spread_rows
@@ -28,8 +27,11 @@ from widefield.encoders.stages import (
 )
 from widefield.inference.splits import TrainTest
 from widefield.probes.features import batches, image_batch
+from widefield.probes.outcome import Outcome
 from widefield.probes.score import score
 
+# Chosen by hand, as the sizes below: a feature at a fixed place needs a grid, and a probe of more
+# than 256 numbers takes longer.
 SIDES = (1, 2, 4)
 """Grids of a stage."""
 MAX_TRAIN = 5000
@@ -40,9 +42,12 @@ _PCA_EXAMPLES = 1000
 """Examples that principal directions are fitted on."""
 _BATCH = 250
 
+StageOutcomes = Mapping[str, Mapping[str, Outcome]]
+"""Stage and grid -> task -> outcome of a linear probe."""
 
-def stage_hits(encoder: nn.Module, data: TrainTest, *, seed: int) -> dict[str, dict[str, Outcomes]]:
-    """Return cell -> task -> outcomes of a linear probe, [n].
+
+def stage_outcomes(encoder: nn.Module, data: TrainTest, *, seed: int) -> StageOutcomes:
+    """Return cell -> task -> outcome of a linear probe.
 
     Cells are the stages on grids, such as `s3@4`, and class tokens, `b12.class`. The input of the
     network is none of them. The result is empty for an encoder without stages.
@@ -57,12 +62,19 @@ def stage_hits(encoder: nn.Module, data: TrainTest, *, seed: int) -> dict[str, d
         stages = tuple(stage for stage in stages if stage.name != INPUT)
         cells = _fit_cells(encoder, stages, train.images, device)
         halves = [_features(encoder, stages, cells, x.images, device) for x in (train, data.test)]
-    hits: dict[str, dict[str, Outcomes]] = {}
-    for name in cells:
-        x, test_x = (half[name].clone() for half in halves)
-        found = score(x, train, test_x, data.test, with_knn=False, seed=seed)
-        hits[name] = {task: outcome.values for task, outcome in found.items()}
-    return hits
+    train_maps, test_maps = halves
+    return {
+        # Cloned, because tensors of inference mode cannot be changed outside of it.
+        name: score(
+            train_maps[name].clone(),
+            train,
+            test_maps[name].clone(),
+            data.test,
+            with_knn=False,
+            seed=seed,
+        )
+        for name in cells
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,25 +13,16 @@ groups of examples, if there are any.
 """
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from widefield.probes.floors import FLOORS
-from widefield.probes.folds import GroupIds
-from widefield.probes.outcome import Outcome
-from widefield.probes.paired import (
-    PairedDifference,
-    bootstrap_means,
-    interval,
-    paired_difference,
-    percent,
-    share_interval,
-)
+from widefield.probes.outcome import Measure, Outcome
+from widefield.probes.paired import PairedDifference, bootstrap_means, interval, percent
 from widefield.probes.verdicts import (
     MIN_GAP,
     ShareVerdict,
@@ -41,13 +32,8 @@ from widefield.probes.verdicts import (
     name_share,
 )
 
-Outcomes = NDArray[Any]
-"""Which test examples a probe classifies correctly, bool [n]. Of a number, or of several labels,
-the expansion of the probe's score by example, float64 [n]; see `Outcome`."""
-
-
-StageHits = Mapping[str, tuple[Outcomes, Outcomes]]
-"""Stage and grid -> hits of the encoder and of the untrained network."""
+StagePairs = Mapping[str, tuple[Outcome, Outcome]]
+"""Stage and grid -> outcomes of the encoder and of the untrained network."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +67,7 @@ class TaskAudit:
     untrained network, `untrained`, `untrained_low` and `untrained_high`."""
     best_stage: str | None
     """The one with the highest accuracy; None if stages were not measured."""
-    measure: str = "accuracy"
+    measure: Measure = "accuracy"
     """What `accuracy`, floor, ceiling and stages are: R2 of a number, mean average precision of
     several labels."""
     groups: str | None = None
@@ -90,12 +76,18 @@ class TaskAudit:
     """What the wide readout has; None where it was not measured, because the verdict does not
     depend on it."""
 
-    def hits(self) -> Outcomes:
-        """Return `right`, [n]."""
-        if self.measure != "accuracy":
-            return np.frombuffer(base64.b64decode(self.right), "<f4").astype(np.float64)
-        bits = np.frombuffer(base64.b64decode(self.right), np.uint8)
-        return np.unpackbits(bits, count=self.test_examples).astype(bool)
+    def outcome(self) -> Outcome:
+        """Return the outcome of the linear probe that `right` and `groups` hold."""
+        packed = base64.b64decode(self.right)
+        if self.measure == "accuracy":
+            bits = np.frombuffer(packed, np.uint8)
+            values: NDArray[Any] = np.unpackbits(bits, count=self.test_examples).astype(bool)
+        else:
+            values = np.frombuffer(packed, "<f4").astype(np.float64)
+        groups = None
+        if self.groups is not None:
+            groups = np.frombuffer(base64.b64decode(self.groups), "<i4").astype(np.int64)
+        return Outcome(values=values, groups=groups, measure=self.measure)
 
     @property
     def title(self) -> str:
@@ -111,16 +103,13 @@ class TaskAudit:
         """Return the paired difference of accuracy from another encoder, on the same examples.
 
         Example:
-            >>> none, all_ = np.zeros(100, bool), np.ones(100, bool)
-            >>> probes = [Outcome(values=hits, knn=0.5) for hits in (none, all_)]
-            >>> before, after = (audit_task("a", p, {"pixels": p}, p, classes=2) for p in probes)
+            >>> none, all_ = (Outcome(values=np.full(100, hit)) for hit in (False, True))
+            >>> floors = {"pixels": none}
+            >>> before, after = (audit_task("a", x, floors, x, classes=2) for x in (none, all_))
             >>> after.difference_from(before).verdict
             'higher'
         """
-        groups = None
-        if self.groups is not None:
-            groups = np.frombuffer(base64.b64decode(self.groups), "<i4").astype(np.int64)
-        return paired_difference(other.hits(), self.hits(), groups=groups)
+        return self.outcome().minus(other.outcome())
 
     def line(self) -> str:
         """Return the verdict in one sentence."""
@@ -169,43 +158,36 @@ def audit_task(
     ceiling: Outcome,
     *,
     classes: int,
-    measure: str = "accuracy",
-    groups: GroupIds | None = None,
-    stages: StageHits | None = None,
-    wide: Outcomes | None = None,
+    stages: StagePairs | None = None,
+    wide: Outcome | None = None,
     seed: int = 0,
 ) -> TaskAudit:
     """Return the verdict on one task, from probes that were scored on the same test examples.
 
-    Without `stages` and `wide`, hits of the wide readout, no feature is hidden or lost.
+    Without `stages` and `wide`, the outcome of the wide readout, no feature is hidden or lost.
 
     Example:
-        >>> half, all_, none = np.arange(400) % 2 == 0, np.ones(400, bool), np.arange(400) % 10 == 0
-        >>> floors = {"pixels": Outcome(values=none, knn=0.1)}
-        >>> probes = (Outcome(values=half, knn=0.5), floors, Outcome(values=all_, knn=1.0))
-        >>> audit_task("shape", *probes, classes=3).verdict
+        >>> half, all_, none = (Outcome(values=np.arange(400) % 10 < n) for n in (5, 10, 1))
+        >>> audit_task("shape", half, {"pixels": none}, all_, classes=3).verdict
         'weakened'
     """
     floor_of = max(floors, key=lambda name: floors[name].value)
     floor = floors[floor_of]
-    share = _share(encoder, floor, ceiling, groups, seed)
-    constant = next((floors[x].value for x in ("majority", "mean") if x in floors), None)
-    predictable = partial(
-        _predictable,
-        constant=1 / classes if constant is None else constant,
-        best_known=max(floor.value, ceiling.value),
-    )
-    verdict = judge_feature(
+    constant = next((floors[x] for x in ("majority", "mean") if x in floors), None)
+    share = _share(encoder, floor, ceiling, seed)
+    verdict = _verdict(
         share,
-        over_floor=paired_difference(floor.values, encoder.values, groups=groups, seed=seed),
-        predictable=predictable(encoder.values),
-        stage=_evidence(encoder.values, stages, predictable, groups, seed) if stages else None,
-        wide=None
-        if wide is None
-        else _wide_evidence(encoder.values, floor.values, wide, predictable, groups, seed),
+        encoder,
+        floor,
+        predicted_range=(
+            1 / classes if constant is None else constant.value,
+            max(floor.value, ceiling.value),
+        ),
+        stages=stages or {},
+        wide=wide,
+        seed=seed,
     )
     learned, learned_low, learned_high = share or (None, None, None)
-    low, high = outcome_interval(encoder.values, groups, seed=seed)
     return TaskAudit(
         task=task,
         verdict=verdict,
@@ -213,55 +195,70 @@ def audit_task(
         learned_low=learned_low,
         learned_high=learned_high,
         accuracy=encoder.value,
-        low=low,
-        high=high,
+        low=encoder.interval[0],
+        high=encoder.interval[1],
         knn=encoder.knn,
         floor=floor.value,
         floor_of=floor_of,
         ceiling=ceiling.value,
         classes=classes,
-        test_examples=len(encoder.values),
+        test_examples=len(encoder),
         right=packed(encoder.values),
-        stages={name: _stage_scores(*pair, groups, seed) for name, pair in (stages or {}).items()},
+        stages={name: _stage_scores(*pair) for name, pair in (stages or {}).items()},
         best_stage=_best(stages, 0) if stages else None,
-        measure=measure,
-        groups=None if groups is None else _numbered(groups),
-        wide=None if wide is None else float(wide.mean()),
+        measure=encoder.measure,
+        groups=None if encoder.groups is None else _numbered(encoder.groups),
+        wide=None if wide is None else wide.value,
     )
 
 
-def outcome_interval(
-    outcomes: Outcomes, groups: GroupIds | None, *, seed: int
-) -> tuple[float, float]:
-    """Return the 95 % interval of the mean: Wilson's of hits, or else that of the bootstrap.
+def _verdict(
+    share: tuple[float, float, float] | None,
+    encoder: Outcome,
+    floor: Outcome,
+    *,
+    predicted_range: tuple[float, float],
+    stages: StagePairs,
+    wide: Outcome | None,
+    seed: int,
+) -> ShareVerdict:
+    """Judge a feature; `predicted_range` are a constant prediction and the best known one."""
+    constant, best_known = predicted_range
 
-    Example:
-        >>> outcome_interval(np.ones(9), None, seed=0)
-        (1.0, 1.0)
-    """
-    if outcomes.dtype == np.bool_:
-        return share_interval(outcomes, groups)
-    (means,) = bootstrap_means(outcomes, groups=groups, seed=seed)
-    low, high = interval(means)
-    return min(low, 1), min(high, 1)  # the largest value of either measure
+    def predictable(outcome: Outcome) -> float:
+        return (outcome.value - constant) / max(best_known - constant, 1e-9)
 
-
-def _numbered(groups: GroupIds) -> str:
-    """Return the number of each group, int32 in base 64."""
-    number = np.unique(groups, return_inverse=True)[1]
-    return base64.b64encode(number.astype("<i4").tobytes()).decode()
+    stage_evidence = wide_evidence = None
+    if stages:
+        best, untrained = (stages[_best(stages, side)][side] for side in (0, 1))
+        stage_evidence = StageEvidence(
+            predictable=predictable(best),
+            over_pooled=best.minus(encoder, seed=seed),
+            over_untrained=best.minus(untrained, seed=seed),
+        )
+    if wide is not None:
+        wide_evidence = WideEvidence(
+            predictable=predictable(wide),
+            over_pooled=wide.minus(encoder, seed=seed),
+            over_floor=wide.minus(floor, seed=seed),
+        )
+    return judge_feature(
+        share,
+        over_floor=encoder.minus(floor, seed=seed),
+        predictable=predictable(encoder),
+        stage=stage_evidence,
+        wide=wide_evidence,
+    )
 
 
 def _share(
-    encoder: Outcome,
-    floor: Outcome,
-    ceiling: Outcome,
-    groups: GroupIds | None,
-    seed: int,
+    encoder: Outcome, floor: Outcome, ceiling: Outcome, seed: int
 ) -> tuple[float, float, float] | None:
     """Return the learned share with its interval; None if floor and ceiling are too close."""
-    hits = (result.values for result in (encoder, floor, ceiling))
-    means, low_means, high_means = bootstrap_means(*hits, groups=groups, seed=seed)
+    # One bootstrap of all three: resampled alike, their differences vary less than each alone.
+    means, low_means, high_means = bootstrap_means(
+        encoder.values, floor.values, ceiling.values, groups=encoder.groups, seed=seed
+    )
     gap, distance = high_means - low_means, ceiling.value - floor.value
     if distance < MIN_GAP or interval(gap)[0] <= 0:
         return None
@@ -270,63 +267,34 @@ def _share(
     return learned, *interval(ratios)
 
 
-def _predictable(hits: Outcomes, *, constant: float, best_known: float) -> float:
-    """Return the accuracy between that of a constant prediction (0) and the best known one (1)."""
-    return (float(hits.mean()) - constant) / max(best_known - constant, 1e-9)
+def _best(stages: StagePairs, side: int) -> str:
+    """Return the stage that is best of the encoder (0) or of the untrained network (1)."""
+    return max(stages, key=lambda name: stages[name][side].value)
 
 
-def _evidence(
-    audited: Outcomes,
-    stages: StageHits,
-    predictable: Callable[[Outcomes], float],
-    groups: GroupIds | None,
-    seed: int,
-) -> StageEvidence:
-    best, untrained = (stages[_best(stages, side)][side] for side in (0, 1))
-    return StageEvidence(
-        predictable=predictable(best),
-        over_pooled=paired_difference(audited, best, groups=groups, seed=seed),
-        over_untrained=paired_difference(untrained, best, groups=groups, seed=seed),
-    )
+def _stage_scores(encoder: Outcome, untrained: Outcome) -> dict[str, float]:
+    return {
+        "accuracy": encoder.value,
+        "low": encoder.interval[0],
+        "high": encoder.interval[1],
+        "untrained": untrained.value,
+        "untrained_low": untrained.interval[0],
+        "untrained_high": untrained.interval[1],
+    }
 
 
-def _wide_evidence(
-    audited: Outcomes,
-    floor: Outcomes,
-    wide: Outcomes,
-    predictable: Callable[[Outcomes], float],
-    groups: GroupIds | None,
-    seed: int,
-) -> WideEvidence:
-    return WideEvidence(
-        predictable=predictable(wide),
-        over_pooled=paired_difference(audited, wide, groups=groups, seed=seed),
-        over_floor=paired_difference(floor, wide, groups=groups, seed=seed),
-    )
+def _numbered(groups: NDArray[np.int64]) -> str:
+    """Return the number of each group, int32 in base 64."""
+    number = np.unique(groups, return_inverse=True)[1]
+    return base64.b64encode(number.astype("<i4").tobytes()).decode()
 
 
-def _best(stages: StageHits, side: int) -> str:
-    """Return the stage with the most hits of the encoder (0) or of the untrained network (1)."""
-    return max(stages, key=lambda name: stages[name][side].mean())
-
-
-def _stage_scores(
-    encoder: Outcomes, untrained: Outcomes, groups: GroupIds | None, seed: int
-) -> dict[str, float]:
-    scores: dict[str, float] = {}
-    for prefix, hits in (("", encoder), ("untrained_", untrained)):
-        low, high = outcome_interval(hits, groups, seed=seed)
-        name = "untrained" if prefix else "accuracy"
-        scores |= {name: float(hits.mean()), f"{prefix}low": low, f"{prefix}high": high}
-    return scores
-
-
-def packed(hits: Outcomes) -> str:
+def packed(values: NDArray[Any]) -> str:
     """Return booleans [n] as bits, or numbers as float32, in base 64.
 
     Example:
         >>> packed(np.ones(8, bool))
         '/w=='
     """
-    array = np.packbits(hits) if hits.dtype == np.bool_ else hits.astype("<f4")
+    array = np.packbits(values) if values.dtype == np.bool_ else values.astype("<f4")
     return base64.b64encode(array.tobytes()).decode()

@@ -33,9 +33,11 @@ from widefield.core.modes import eval_mode, on_device
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.run_views import run_views
 from widefield.inference.splits import TrainTest
-from widefield.probes import Pixels, fit_linear
+from widefield.probes import Pixels
 from widefield.probes.features import batches, features
-from widefield.probes.paired import PairedDifference, paired_difference, percent, share_interval
+from widefield.probes.outcome import Outcome
+from widefield.probes.paired import PairedDifference, percent
+from widefield.probes.score import score
 from widefield.probes.verdicts import LEARNED, MIN_GAP, WEAKENED
 from widefield.report import Bars
 from widefield.views import VIEWS, Augmentation, ImageAugmentation, ViewSettings, view_components
@@ -57,8 +59,8 @@ IMAGE_VIEWS = (
 components of `expert`, or with a weaker crop."""
 _BATCH = 256
 
-_Hits = dict[str, NDArray[np.bool_]]
-"""Task -> which test examples a linear probe classifies correctly, bool [n]."""
+_Outcomes = Mapping[str, Outcome]
+"""Task -> outcome of a linear probe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,9 +224,9 @@ def _explain(task: str, names: str, views: Augmentation, probes: "_Probes") -> V
     )
     is_readable = probes.is_readable(task)
     weakening = [name for name, effect in effects.items() if effect.weakens]
-    cause = (
-        min(weakening, key=lambda name: effects[name].kept) if weakening and is_readable else None
-    )
+    cause = None
+    if weakening and is_readable:
+        cause = min(weakening, key=lambda name: effects[name].kept)
     others: dict[str, ViewEffect] = {}
     if is_readable and (cause is not None or together.weakens):
         for name, candidate in _candidates(parts, cause, probes):
@@ -260,7 +262,7 @@ class _Probes:
         self.majority = {
             task: float(np.bincount(y).max() / len(y)) for task, y in data.test.labels.items()
         }
-        self.plain = self._hits(self.build("none"))
+        self.plain = self._outcomes(self.build("none"))
 
     def build(self, names: str) -> Augmentation:
         """Return the augmentation `names` for these examples."""
@@ -273,25 +275,21 @@ class _Probes:
 
     def is_readable(self, task: str) -> bool:
         """Return whether untrained features without views predict `task`, by the interval."""
-        right = _best(self.plain[:-1], task)
-        low, _ = share_interval(right, self.data.test.groups)
+        low, _ = _best(self.plain[:-1], task).interval
         return low >= self.majority[task] + MIN_GAP
 
     def effects(self, name: str, views: Augmentation) -> dict[str, ViewEffect]:
         """Return the effect of `views` on every task; `name` identifies them."""
         if name not in self._measured:
-            hits = self._hits(views)
-            self._measured[name] = {task: self._effect(hits, task) for task in self.majority}
+            seen = self._outcomes(views)
+            self._measured[name] = {task: self._effect(seen, task) for task in self.majority}
         return self._measured[name]
 
-    def _effect(self, hits: list[_Hits], task: str) -> ViewEffect:
-        untrained, encoder = (
-            paired_difference(before, after, groups=self.data.test.groups, seed=self.seed)
-            for before, after in (
-                (_best(self.plain[:-1], task), _best(hits[:-1], task)),
-                (self.plain[-1][task], hits[-1][task]),
-            )
-        )
+    def _effect(self, seen: list[_Outcomes], task: str) -> ViewEffect:
+        # Those of the encoder come last.
+        before, after = (_best(outcomes[:-1], task) for outcomes in (self.plain, seen))
+        untrained = after.minus(before, seed=self.seed)
+        encoder = seen[-1][task].minus(self.plain[-1][task], seed=self.seed)
         chance = self.majority[task]
         gap = max(untrained.before - chance, 1e-9)
         kept, kept_high = (
@@ -300,31 +298,21 @@ class _Probes:
         )
         return ViewEffect(untrained=untrained, encoder=encoder, kept=kept, kept_high=kept_high)
 
-    def _hits(self, views: Augmentation) -> list[_Hits]:
-        """Return the hits of probes on the features of every module, seen through `views`."""
-        device = choose_device("auto")
+    def _outcomes(self, views: Augmentation) -> list[_Outcomes]:
+        """Return the outcomes of probes on the features of every module, seen through `views`."""
+        device, data = choose_device("auto"), self.data
         generator = torch.Generator(device).manual_seed(self.seed)
         with ExitStack() as stack:
             for module in (views, *self.modules):
                 stack.enter_context(on_device(module, device))
             train, test = (
                 self._features(half.images, views, generator, device)
-                for half in (self.data.train, self.data.test)
+                for half in (data.train, data.test)
             )
-        train_y, test_y = self.data.class_ids(device)
-        hits = []
-        for train_h, test_h in zip(train, test, strict=True):
-            probes = fit_linear(
-                train_h,
-                train_y,
-                test_h,
-                test_y,
-                classes=self.data.class_counts,
-                groups=self.data.groups,
-                seed=self.seed,
-            )
-            hits.append({task: probe.outcome.values for task, probe in probes.items()})
-        return hits
+        return [
+            score(train_h, data.train, test_h, data.test, with_knn=False, seed=self.seed)
+            for train_h, test_h in zip(train, test, strict=True)
+        ]
 
     def _features(
         self,
@@ -400,9 +388,9 @@ def _has_same(
     return both and vars(part) == vars(other)
 
 
-def _best(hits: Sequence[_Hits], task: str) -> NDArray[np.bool_]:
-    """Return the hits of the features with the highest accuracy."""
-    return max((each[task] for each in hits), key=lambda right: right.mean())
+def _best(found: Sequence[_Outcomes], task: str) -> Outcome:
+    """Return the outcome of the features with the highest accuracy."""
+    return max((outcomes[task] for outcomes in found), key=lambda outcome: outcome.value)
 
 
 def _has_two_of_each(data: TrainTest, task: str) -> bool:

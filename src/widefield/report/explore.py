@@ -61,6 +61,11 @@ class Section:
     groups: Sequence[ImageGroup]
 
 
+def non_empty(*sections: Section) -> list[Section]:
+    """Return the sections that have images."""
+    return [section for section in sections if any(group.rows for group in section.groups)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExplorePage:
     """Content of the page; every string is escaped."""

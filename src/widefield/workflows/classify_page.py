@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from widefield.core.hardware import choose_device, machine
 from widefield.data import Dataset
-from widefield.report.explore import Coloring, ExplorePage, ImageGroup, Section
+from widefield.report.explore import Coloring, ExplorePage, ImageGroup, Section, non_empty
 from widefield.version import __version__
 from widefield.workflows.classify_result import Classification
 from widefield.workflows.explore_page import file_sizes, rendered
@@ -38,15 +38,11 @@ def classify_page(result: Classification, dataset: Dataset, *, seed: int) -> str
             Coloring(name="predicted", values=result.classes, ids=p.argmax(1), role="prediction"),
             Coloring(name="label", values=result.classes, ids=np.array(given), role="task"),
         ],
-        sections=[
-            section
-            for section in (
-                _suggested(result, rows, suggested),
-                _doubted(result, rows, row_of),
-                _uncertain(result, rows, by_class),
-            )
-            if any(group.rows for group in section.groups)
-        ],
+        sections=non_empty(
+            _suggested(result, rows, suggested),
+            _doubted(result, rows, row_of),
+            _uncertain(result, rows, by_class),
+        ),
         notes=[f"Note: {note}." for note in result.notes],
         metadata={
             "encoder": result.encoder,

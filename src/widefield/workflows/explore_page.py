@@ -12,7 +12,7 @@ from widefield.data.decode.images import header_size
 from widefield.data.spec import MEMORY, parse
 from widefield.inference.pictures import render_examples
 from widefield.metrics.groups import VOTERS
-from widefield.report.explore import Coloring, ExplorePage, ImageGroup, Section
+from widefield.report.explore import Coloring, ExplorePage, ImageGroup, Section, non_empty
 from widefield.report.figures import thumbnail
 from widefield.version import __version__
 from widefield.workflows.explore_result import Exploration
@@ -42,17 +42,13 @@ def explore_page(found: Exploration, *, seed: int) -> str:
         points=found.places,
         neighbors=found.graph.index[:, :_NEIGHBORS],
         colorings=[Coloring(name="cluster", values=clusters, ids=found.clusters), *labels],
-        sections=[
-            section
-            for section in (
-                _clusters(found),
-                _duplicates(found),
-                _outliers(found),
-                _quality(found),
-                _labels(found),
-            )
-            if any(group.rows for group in section.groups)
-        ],
+        sections=non_empty(
+            _clusters(found),
+            _duplicates(found),
+            _outliers(found),
+            _quality(found),
+            _labels(found),
+        ),
         notes=[f"Note: {note}." for note in found.notes],
         metadata={
             "encoder": found.encoder,
@@ -67,21 +63,20 @@ def explore_page(found: Exploration, *, seed: int) -> str:
 
 def _title(found: Exploration) -> str:
     """Return what there is to check, in one sentence."""
-    labels = sum(len(s.rows) for s in found.suspects.values())
+    counts = {
+        "label": _labels_to_check(found),
+        "group": len(found.duplicates),
+        "outlier": len(found.outliers),
+    }
     parts = [
-        counted(count, one) + rest
-        for count, one, rest in (
-            (labels, "label", ""),
-            (len(found.duplicates), "group", " of near-duplicates"),
-            (len(found.outliers), "outlier", ""),
-        )
+        counted(count, one) + (" of near-duplicates" if one == "group" else "")
+        for one, count in counts.items()
         if count
     ]
     return f"{found.dataset.spec} by {found.encoder}: {', '.join(parts) or 'nothing'} to check"
 
 
 def _summary(found: Exploration) -> str:
-    labels = sum(len(s.rows) for s in found.suspects.values())
     parts = [
         counted(len(found.typical), "cluster"),
         counted(len(found.duplicates), "group") + " of near-duplicates",
@@ -91,8 +86,12 @@ def _summary(found: Exploration) -> str:
     if poor:
         parts.append(counted(poor, "image") + " of poor quality")
     if found.suspects:
-        parts.append(counted(labels, "label") + " to check")
+        parts.append(counted(_labels_to_check(found), "label") + " to check")
     return f"{len(found.dataset):,} {found.dataset.kind}: {', '.join(parts[:-1])} and {parts[-1]}."
+
+
+def _labels_to_check(found: Exploration) -> int:
+    return sum(len(suspects.rows) for suspects in found.suspects.values())
 
 
 def file_sizes(data: Dataset) -> NDArray[np.int64]:

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from widefield.probes.target_scores import r2_values
 
 from widefield.audits.audit import audit
 from widefield.audits.page import audit_page
 from widefield.audits.result import read_findings
 from widefield.audits.verdict import audit_task, packed
-from widefield.probes.outcome import Outcome
+from widefield.probes.outcome import Outcome, r2_values
 
 
 def _result(noise: float) -> Outcome:
     rng = np.random.default_rng(0)
     y = rng.normal(size=300)
-    return Outcome(values=r2_values(y, y + noise * rng.normal(size=300)), knn=None)
+    values = r2_values(y, y + noise * rng.normal(size=300))
+    return Outcome(values=values, measure="R2")
 
 
 @pytest.mark.parametrize(
@@ -25,14 +25,14 @@ def _result(noise: float) -> Outcome:
 )
 def test_a_number_is_judged_between_floor_and_ceiling(noise: float, verdict: str) -> None:
     floors = {"pixels": _result(0.97), "mean": _result(1.0)}
-    found = audit_task("age", _result(noise), floors, _result(0.05), classes=0, measure="R2")
+    found = audit_task("age", _result(noise), floors, _result(0.05), classes=0)
     assert found.verdict == verdict
-    assert found.accuracy == pytest.approx(_result(noise).accuracy)
+    assert found.accuracy == pytest.approx(_result(noise).value)
     assert found.low < found.accuracy < found.high
     assert found.knn is None
     assert found.line().startswith(f"age (R2): {verdict}")
-    assert np.allclose(found.hits(), _result(noise).values, rtol=1e-6)
-    other = audit_task("age", _result(0.3), floors, _result(0.05), classes=0, measure="R2")
+    assert np.allclose(found.outcome().values, _result(noise).values, rtol=1e-6)
+    other = audit_task("age", _result(0.3), floors, _result(0.05), classes=0)
     higher = "higher" if noise < 0.3 else "lower"
     assert found.difference_from(other).verdict == higher
 
@@ -46,7 +46,7 @@ def test_an_audit_has_a_row_for_each_target(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("widefield.audits.bounds.CEILING_STEPS", 8)
-    monkeypatch.setattr("widefield.audits.audit.NUM_SEEDS", 1)
+    monkeypatch.setattr("widefield.audits.tasks.NUM_SEEDS", 1)
     rng = np.random.default_rng(0)
     level, spot, luck = rng.uniform(60, 160, 90), rng.random(90) < 0.4, rng.normal(size=90)
     images = rng.integers(0, 40, (90, 16, 16, 3)).astype(float)

@@ -61,8 +61,8 @@ def test_the_verdict_is_the_truth(world: object, encoder: str, truth: str) -> No
 
 def test_pixels_predict_one_pattern_and_no_sum_of_two() -> None:
     for world, low, high in ((PLAIN, 0.98, 1), (SUMMED, 0, 0.35)):
-        pixels = group_of(world).floors["pixels"][verdicts.TASK]
-        assert low <= pixels.accuracy <= high
+        pixels = group_of(world).floors["pixels"]
+        assert low <= pixels.value <= high
 
 
 @pytest.mark.parametrize("kind", ["place", "digit", "letter", "color", "bits"])
@@ -81,7 +81,7 @@ def test_images_without_the_feature_do_not_predict_it(kind: str) -> None:
             {"y": torch.tensor(y[100:])},
             classes={"y": 2},
         )["y"]
-        assert lowest <= probe.accuracy <= highest
+        assert lowest <= probe.outcome.value <= highest
 
 
 def test_linear_erasure_leaves_no_covariance_and_changes_nothing_else() -> None:

@@ -13,44 +13,49 @@ from torch import Tensor, nn
 
 from widefield.audits import audit as module
 from widefield.audits import bounds as bounds_module
+from widefield.audits import tasks as tasks_module
 from widefield.audits.bounds import (
     AuditOptions,
-    Bounds,
     check_trainable,
     graded_bounds,
     probe_tasks,
     train_supervised,
 )
+from widefield.audits.tasks import Reference, audit_grades
 from widefield.data import Dataset, Loader, open_dataset
 from widefield.encoders import build_encoder
 from widefield.inference.features import encode
 from widefield.inference.open_encoder import open_encoder
 from widefield.inference.splits import open_train_test
 
-OPTIONS = AuditOptions(cache=None, seed=0, log=lambda text: None)
+OPTIONS = AuditOptions(cache=None, seed=0, quiet=True)
 
 
+@pytest.mark.parametrize("grades", [1, 3])
 @pytest.mark.parametrize(("first", "draws"), [("unclear", [1, 3]), ("learned", [1])])
 def test_more_draws_are_taken_where_a_verdict_is_unclear(
-    first: str, draws: list[int], monkeypatch: pytest.MonkeyPatch
+    first: str, draws: list[int], grades: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of a task, and of all grades of a plant if one is unclear."""
     asked: list[int] = []
 
-    def measure(*_: Any, num_seeds: int, **__: Any) -> dict[str, Bounds]:
+    def measure(*_: Any, num_seeds: int, **__: Any) -> list[None]:
         asked.append(num_seeds)
-        return {}
+        return [None] * grades
 
-    def judge(*_: Any, **__: Any) -> dict[str, Any]:
-        return {"kind": SimpleNamespace(verdict=first if len(asked) == 1 else "weakened")}
+    def judge(_: Any, reference: Reference, **__: Any) -> dict[str, Any]:
+        is_first = len(asked) == 1 and reference.data is data[0]
+        return {"kind": SimpleNamespace(verdict=first if is_first else "weakened")}
 
-    monkeypatch.setattr(module, "measure_bounds", measure)
-    monkeypatch.setattr(module, "audit_tasks", judge)
-    monkeypatch.setattr(module, "untrained_stages", lambda *_, **__: {})
-    data: Any = SimpleNamespace(train=SimpleNamespace(labels={"kind": np.zeros(3)}))
+    monkeypatch.setattr(tasks_module, "graded_bounds", measure)
+    monkeypatch.setattr(tasks_module, "audit_tasks", judge)
+    monkeypatch.setattr(tasks_module, "_untrained_stages", lambda *_, **__: {})
+    data: Any = [SimpleNamespace(tasks=("kind",), only=lambda *_: None) for _ in range(grades)]
     extractor: Any = None
-    _, tasks = module._audit_all_tasks(extractor, data, OPTIONS)
+    found = [tasks["kind"] for _, tasks in audit_grades(extractor, data, OPTIONS)]
     assert asked == draws
-    assert tasks["kind"].verdict == ("weakened" if first == "unclear" else first)
+    assert found[0].verdict == ("weakened" if first == "unclear" else first)
+    assert len(found) == grades
 
 
 def test_the_untrained_floor_is_the_best_of_all_starts_and_draws(
@@ -74,9 +79,9 @@ def test_the_untrained_floor_is_the_best_of_all_starts_and_draws(
     assert len(every) == 4
     # The first draw of each also has its wide features, and the very first the data's statistics.
     assert len([path for path in tmp_path.iterdir() if "random" in path.name]) == 4 + 2 + 2
-    best = max(result.accuracy for result in every)
-    assert found.floors["random"].accuracy == best
-    assert found.floors["majority"].accuracy == np.mean(
+    best = max(result.value for result in every)
+    assert found.floors["random"].value == best
+    assert found.floors["majority"].value == np.mean(
         data.test.labels["kind"] == np.bincount(data.train.labels["kind"]).argmax()
     )
 
@@ -178,7 +183,7 @@ class Untrainable(nn.Module):
 def test_a_module_without_a_ceiling_is_refused_before_long_work(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "measure_bounds", lambda *_, **__: pytest.fail("measured"))
+    monkeypatch.setattr(tasks_module, "graded_bounds", lambda *_, **__: pytest.fail("measured"))
     for encoder, others in ((Untrainable(way), {}), ("pixels", {"compare": Untrainable(way)})):
         with pytest.raises(ValueError, match=r"no gradient passes Untrainable.*leave torch") as e:
             module.audit(encoder, some_data(), cache=tmp_path, quiet=True, **others)

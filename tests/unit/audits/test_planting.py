@@ -1,25 +1,20 @@
 """What a plant does to a frozen encoder, on encoders that are blind to it or see nothing else."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from made_audit import task
-from widefield.audits import planting
+from widefield.audits import planting, tasks
 from widefield.audits.bounds import AuditOptions, Bounds
 from widefield.audits.planting import GRADES, MIDDLE, audit_plant
-from widefield.audits.verdict import TaskAudit
 from widefield.data import Dataset
 from widefield.data.planted import PLANTS, AudioFeature, Digits, ImageFeature, Shapes, read_plant
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.splits import TrainTest
 from widefield.probes.outcome import Outcome
-from widefield.probes.verdicts import ShareVerdict
 
-OPTIONS = AuditOptions(cache=None, seed=0, log=lambda text: None)
+OPTIONS = AuditOptions(cache=None, seed=0, quiet=True)
 DRAWN, HEARD = (
     {name for name, plant in PLANTS.items() if issubclass(plant, kind)}
     for kind in (ImageFeature, AudioFeature)
@@ -62,10 +57,7 @@ def known_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
             found.append(Bounds(floors={"pixels": floor, "random": floor}, ceiling=top))
         return found
 
-    monkeypatch.setattr(planting, "graded_bounds", bounds)
-
-
-NOTHING = Outcome(values=np.zeros(1, bool), knn=0.0)
+    monkeypatch.setattr(tasks, "graded_bounds", bounds)
 
 
 def audited(encoder: nn.Module) -> planting.PlantAudit:
@@ -93,28 +85,6 @@ def test_a_plant_that_is_all_there_is_to_see_hides_the_images() -> None:
     # to each other.
     assert 0.15 < found.neighbors_kept[-1] < 0.4
     assert found.neighbors_by_chance == pytest.approx(10 / 299)
-
-
-@pytest.mark.parametrize(("first", "draws"), [("unclear", [1, 3]), ("not learned", [1])])
-def test_a_plant_is_held_against_more_draws_where_a_grade_is_unclear(
-    first: ShareVerdict, draws: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
-
-    def bounds(*_: object, num_seeds: int, **__: object) -> list[Bounds]:
-        asked.append(num_seeds)
-        return [Bounds(floors={}, ceiling=NOTHING) for _ in GRADES["shapes"]]
-
-    def judge(*_: object, **__: object) -> dict[str, TaskAudit]:
-        word = first if len(asked) == 1 else "learned"
-        return {"shapes": replace(task("shapes", 0.5), verdict=word)}
-
-    monkeypatch.setattr(planting, "graded_bounds", bounds)
-    monkeypatch.setattr(planting, "audit_tasks", judge)
-    found = audited(Corner())
-    assert asked == draws
-    words = [grade.verdict for grade in found.grades]
-    assert words == ["learned" if first == "unclear" else first] * len(words)
 
 
 def test_grades_go_from_hard_to_easy_by_options_that_plants_take() -> None:

@@ -148,15 +148,15 @@ def test_differences_are_paired_example_by_example(before: float, after: float, 
 def test_an_audit_keeps_which_examples_are_read(hits: list[bool]) -> None:
     probe = Outcome(values=np.array(hits), knn=0.5)
     audit = judged("t", probe, {"pixels": probe}, probe, classes=2)
-    assert audit.hits().tolist() == hits
+    assert audit.outcome().values.tolist() == hits
 
 
 def staged(encoder: float, pixels: float, ceiling: float, best: float, untrained: float):
     """The verdict on a task of ten classes with one stage beside the pooled features."""
     floors = {"pixels": probed(pixels, seed=1), "majority": probed(0.1, seed=2)}
     stages = {
-        "s1@4": (probed(best, seed=5).values, probed(untrained, seed=6).values),
-        "s2@1": (probed(0.1, seed=7).values, probed(0.1, seed=8).values),
+        "s1@4": (probed(best, seed=5), probed(untrained, seed=6)),
+        "s2@1": (probed(0.1, seed=7), probed(0.1, seed=8)),
     }
     parts = (probed(encoder, seed=3), floors, probed(ceiling, seed=4))
     return judged("t", *parts, classes=10, stages=stages)
@@ -218,9 +218,9 @@ def test_the_wide_readout_finds_a_hidden_feature_where_it_is_above_the_floor(
 ) -> None:
     """The best stage has less than the features; that of the untrained network has 90 %."""
     floors = {"random": probed(floor, 5000, 1), "majority": probed(0.1, 5000, 2)}
-    stages = {"s1@4": (probed(0.2, 5000, 5).values, probed(0.9, 5000, 6).values)}
+    stages = {"s1@4": (probed(0.2, 5000, 5), probed(0.9, 5000, 6))}
     parts = (probed(encoder, 5000, 3), floors, probed(ceiling, 5000, 4))
-    found = judged("t", *parts, classes=10, stages=stages, wide=probed(wide, 5000, 7).values)
+    found = judged("t", *parts, classes=10, stages=stages, wide=probed(wide, 5000, 7))
     assert found.verdict == word
     assert found.wide == pytest.approx(wide)
     if word in ("hidden", "lost"):

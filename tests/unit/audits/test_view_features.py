@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from widefield.audits.view_features import _MAX_EXAMPLES, _VIEW_COUNT, view_features
+from widefield.audits.pictures import MAX_EXAMPLES, VIEW_COUNT, view_features
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
 from widefield.inference.open_encoder import open_encoder
@@ -29,7 +29,7 @@ def test_each_example_has_its_views(kind: str) -> None:
     assert data.kind == kind
     extractor = open_encoder(nn.Sequential(nn.Flatten()))
     h = view_features(extractor, data, seed=0)
-    assert h.shape == (5, _VIEW_COUNT, data.images[0].size)
+    assert h.shape == (5, VIEW_COUNT, data.images[0].size)
     assert h.isfinite().all()
     assert not torch.equal(h[:, 0], h[:, 1])
     assert torch.equal(h, view_features(extractor, data, seed=0))
@@ -42,19 +42,19 @@ def test_sounds_are_seen_as_their_spectrograms() -> None:
         "resnet-tiny", channels=1, image_size=data.images.shape[1:3], rate=data.rate, seed=0
     )
     h = view_features(open_encoder(encoder), data, seed=0)
-    assert h.shape == (5, _VIEW_COUNT, encoder.dim)
+    assert h.shape == (5, VIEW_COUNT, encoder.dim)
     assert h.isfinite().all()
     wide = open_encoder(encoder, "wide").with_readout(data)
     assert wide.readout is not None
-    assert view_features(wide, data, seed=0).shape == (5, _VIEW_COUNT, wide.readout.dim)
+    assert view_features(wide, data, seed=0).shape == (5, VIEW_COUNT, wide.readout.dim)
 
 
 def test_many_examples_are_thinned_out_and_the_encoder_stays_as_it_was() -> None:
-    data = open_dataset("photos", max_examples=_MAX_EXAMPLES + 40, image_size=16)
+    data = open_dataset("photos", max_examples=MAX_EXAMPLES + 40, image_size=16)
     encoder = nn.Sequential(nn.BatchNorm2d(3), nn.AdaptiveAvgPool2d(1), nn.Flatten()).train()
     assert view_features(open_encoder(encoder), data, seed=0).shape == (
-        _MAX_EXAMPLES,
-        _VIEW_COUNT,
+        MAX_EXAMPLES,
+        VIEW_COUNT,
         3,
     )
     assert encoder.training

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from widefield.audits import bounds as audit_bounds
-from widefield.audits.bounds import Bounds, audit_tasks
-from widefield.audits.verdict import Outcomes
+from widefield.audits import tasks
+from widefield.audits.bounds import Bounds
+from widefield.audits.tasks import Reference, audit_tasks
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
 from widefield.inference.features import FeatureExtractor
@@ -30,36 +30,33 @@ def squares(n: int, seed: int) -> dict[str, np.ndarray]:
 DATA = TrainTest(train=open_dataset(squares(300, 0)), test=open_dataset(squares(TEST, 1)))
 
 
-def hits(accuracy: float) -> Outcomes:
-    return np.arange(TEST) < round(accuracy * TEST)
+def outcome(accuracy: float) -> Outcome:
+    return Outcome(values=np.arange(TEST) < round(accuracy * TEST))
 
 
-def bounds(floor: float, stage: str) -> dict[str, Bounds]:
+def reference(floor: float, stage: str) -> Reference:
     """Bounds with one stage of the untrained network, so that one of the encoder counts."""
-    results = {name: Outcome(values=hits(x), knn=x) for name, x in (("random", floor), ("c", 1))}
-    return {
-        "place": Bounds(
-            floors={"random": results["random"]}, ceiling=results["c"], stages={stage: hits(0.9)}
-        )
-    }
+    bounds = Bounds(floors={"random": outcome(floor)}, ceiling=outcome(1))
+    stages = {stage: {"place": outcome(0.9)}}
+    return Reference(data=DATA, bounds={"place": bounds}, stages=stages)
 
 
 @pytest.fixture
 def probed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The widths of the features that are probed, but for stages."""
     widths: list[int] = []
-    probe = audit_bounds.probe_tasks
+    probe = tasks.probe_tasks
 
     def record(features, data, **options):
         widths.append(features(data.test.images[:2]).shape[1])
         return probe(features, data, **options)
 
-    monkeypatch.setattr(audit_bounds, "probe_tasks", record)
+    monkeypatch.setattr(tasks, "probe_tasks", record)
     return widths
 
 
 def test_it_finds_what_the_stage_does_not(probed: list[int]) -> None:
-    found = audit_tasks(ENCODER, DATA, bounds(0.5, "s4@1"), seed=0)["place"]
+    found = audit_tasks(ENCODER, reference(0.5, "s4@1"), seed=0)["place"]
     assert found.accuracy < 0.6
     assert found.stages["s4@1"]["accuracy"] < 0.6
     assert found.verdict == "hidden"
@@ -68,19 +65,19 @@ def test_it_finds_what_the_stage_does_not(probed: list[int]) -> None:
 
 
 def test_an_untrained_network_that_predicts_it_too_is_the_control() -> None:
-    found = audit_tasks(ENCODER, DATA, bounds(1.0, "s4@1"), seed=0)["place"]
+    found = audit_tasks(ENCODER, reference(1.0, "s4@1"), seed=0)["place"]
     assert found.verdict in ("lost", "weakened", "not learned")
     assert found.wide > 0.9
 
 
 def test_a_stage_that_predicts_it_is_enough(probed: list[int]) -> None:
-    found = audit_tasks(ENCODER, DATA, bounds(0.5, "s2@4"), seed=0)["place"]
+    found = audit_tasks(ENCODER, reference(0.5, "s2@4"), seed=0)["place"]
     assert (found.verdict, found.wide) == ("hidden", None)
     assert probed == [128]
 
 
 def test_wide_features_that_are_audited_are_not_measured_twice(probed: list[int]) -> None:
     wide = replace(ENCODER, kind="wide").with_readout(DATA.train)
-    found = audit_tasks(wide, DATA, bounds(1.0, "s4@1"), seed=0)["place"]
+    found = audit_tasks(wide, reference(1.0, "s4@1"), seed=0)["place"]
     assert found.wide is None
     assert len(probed) == 1
