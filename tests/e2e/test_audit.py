@@ -1,8 +1,6 @@
 """`widefield audit` as a user types it, on small images and with ceilings of a few steps."""
 
-import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,42 +11,20 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import widefield
+from commands import Command
 from elsewhere import Elsewhere
 from widefield.audits import bounds, pictures, tasks
 from widefield.audits.page import audit_page, summary
-from widefield.cli import main
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
 from widefield.probes.verdicts import SHARE_VERDICTS
 
-Typed = Callable[..., tuple[int, str, str]]
 TASK_KEYS = {"learned", "verdict", "floor", "floor_of", "ceiling", "accuracy", "low", "high", "knn"}
 
 
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "CEILING_STEPS", 12)
-
-
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
-    """Exit code, stdout and stderr of `widefield audit WORDS`."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["widefield", "audit", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main()
-        out, err = capsys.readouterr()
-        return int(left.value.code or 0), out, err
-
-    return run
-
-
-def answered(typed: Typed, *words: object) -> Any:
-    code, out, err = typed(*words, "--json")
-    assert code == 0, err
-    return json.loads(out)
 
 
 def images(n: int = 240, seed: int = 0) -> dict[str, Any]:
@@ -84,8 +60,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_run_on_the_data_it_was_trained_on(typed: Typed, place: Path) -> None:
-    found = answered(typed, place / "run", "--cache", place / "cache")
+def test_a_run_on_the_data_it_was_trained_on(command: Command, place: Path) -> None:
+    found = command.json("audit", place / "run", "--cache", place / "cache")
     assert found["scored_on"].endswith("mine.npz:test")
     assert found["tasks"].keys() == {"kind", "row"}
     for task in found["tasks"].values():
@@ -93,20 +69,20 @@ def test_a_run_on_the_data_it_was_trained_on(typed: Typed, place: Path) -> None:
         assert task["verdict"] in SHARE_VERDICTS
         assert 0 <= task["low"] <= task["accuracy"] <= task["high"] <= 1
     assert 1 <= found["features"]["effective_rank"] <= found["features"]["possible_rank"]
-    assert answered(typed, place / "run", "--cache", place / "cache") == found
+    assert command.json("audit", place / "run", "--cache", place / "cache") == found
 
 
-def test_a_run_on_all_of_a_path_is_judged_on_two_parts_of_it(typed: Typed, place: Path) -> None:
+def test_a_run_on_all_of_a_path_is_judged_on_two_parts_of_it(command: Command, place: Path) -> None:
     settings = {"epochs": 1, "batch_size": 32, "encoder": "resnet-tiny", "quiet": True}
     widefield.pretrain(f"{place}/mine.npz", out=place / "on-all", **settings)
-    found = answered(typed, place / "on-all", "--cache", place / "cache")
-    named = answered(typed, place / "on-all", place / "mine.npz", "--cache", place / "cache")
+    found = command.json("audit", place / "on-all", "--cache", place / "cache")
+    named = command.json("audit", place / "on-all", place / "mine.npz", "--cache", place / "cache")
     assert found["scored_on"].endswith("mine.npz:test")
     assert found["tasks"] == named["tasks"]
     assert not [note for note in found["notes"] if "fitted on, so" in note]
 
 
-def test_scored_images_that_were_fitted_on_are_said(typed: Typed, place: Path) -> None:
+def test_scored_images_that_were_fitted_on_are_said(command: Command, place: Path) -> None:
     data = place / "mine.npz"
     words = (
         "pixels",
@@ -118,35 +94,35 @@ def test_scored_images_that_were_fitted_on_are_said(typed: Typed, place: Path) -
         "--cache",
         place / "cache",
     )
-    notes = answered(typed, *words)["notes"]
+    notes = command.json("audit", *words)["notes"]
     assert [note for note in notes if "occur in the training data of the probe" in note]
 
 
-def test_the_second_audit_trains_no_ceiling(typed: Typed, place: Path) -> None:
+def test_the_second_audit_trains_no_ceiling(command: Command, place: Path) -> None:
     cache = place / "another-cache"
     words = ("timm:resnet-tiny", place / "mine.npz", "--max-examples", 120, "--cache", cache)
-    _, first, before = typed(*words)
+    _, first, before = command("audit", *words)
     assert before.count("training a supervised ceiling") == 2
-    _, second, said = typed(*words)
+    _, second, said = command("audit", *words)
     assert "ceiling" not in said
     assert first == second
     assert "random weights" in before
     assert "kind:" in first
 
 
-def test_a_file_of_another_library_says_what_was_matched(typed: Typed, place: Path) -> None:
+def test_a_file_of_another_library_says_what_was_matched(command: Command, place: Path) -> None:
     weights = f"{place}/theirs.safetensors@resnet-tiny"
-    found = answered(typed, weights, place / "mine.npz", "--max-examples", 120)
+    found = command.json("audit", weights, place / "mine.npz", "--max-examples", 120)
     (note,) = [note for note in found["notes"] if "theirs.safetensors" in note]
     assert "resnet-tiny" in note
     assert "student" in note
 
 
-def test_the_report_holds_every_verdict(typed: Typed, place: Path, tmp_path: Path) -> None:
+def test_the_report_holds_every_verdict(command: Command, place: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     words = (place / "run", "--plant", "shapes", "--all-checkpoints", "--cache", tmp_path / "cache")
     words = (*words, "--compare", "timm:resnet-tiny", "--out", out)
-    found = answered(typed, *words)
+    found = command.json("audit", *words)
     assert found["tasks"].keys() == {"kind", "row", "shapes"}
     assert found["checkpoints"].keys() == {"1", "2"}
     last = found["checkpoints"]["2"]
@@ -170,15 +146,15 @@ def test_the_report_holds_every_verdict(typed: Typed, place: Path, tmp_path: Pat
         share is not None for share in shares
     )
     assert "Do plants hide the images?" in page
-    code, _, said = typed(*words)
+    code, _, said = command("audit", *words)
     assert code == 2
     assert "--overwrite" in said
     assert out.read_text() == page
 
 
-def test_images_without_labels_are_planted(typed: Typed, place: Path) -> None:
+def test_images_without_labels_are_planted(command: Command, place: Path) -> None:
     words = ("pixels", place / "bare.npz", "--max-examples", 120, "--cache", place / "cache")
-    code, said, _ = typed(*words)
+    code, said, _ = command("audit", *words)
     assert code == 0
     for task in ("shapes", "digits"):
         assert re.search(rf"^{task}: ", said, re.MULTILINE)
@@ -196,10 +172,12 @@ def test_what_is_planted_is_judged_at_every_checkpoint(place: Path, tmp_path: Pa
 
 
 def test_the_json_stays_small_and_the_page_gets_a_new_folder(
-    typed: Typed, place: Path, tmp_path: Path
+    command: Command, place: Path, tmp_path: Path
 ) -> None:
     page = tmp_path / "made" / "first.html"
-    code, text, _ = typed(place / "run", "--cache", place / "cache", "--out", page, "--json")
+    code, text, _ = command(
+        "audit", place / "run", "--cache", place / "cache", "--out", page, "--json"
+    )
     assert code == 0
     assert len(text) < 1_500_000
     assert page.exists()
@@ -303,19 +281,20 @@ LONELY = np.r_[np.arange(39) % 2, 2]
     ids=["one class", "other length"],
 )
 def test_labels_that_cannot_be_judged(
-    typed: Typed, tmp_path: Path, labels: dict[str, Any], message: str
+    command: Command, tmp_path: Path, labels: dict[str, Any], message: str
 ) -> None:
     np.savez(tmp_path / "bad.npz", x=images(40)["x"], **labels)
-    code, out, err = typed("pixels", tmp_path / "bad.npz", "--cache", tmp_path / "cache")
-    assert (code, out) == (2, "")
-    lines = [line for line in err.splitlines() if line.startswith("widefield: ")]
-    assert len(lines) == 1
-    assert message in lines[0]
+    words = ("audit", "pixels", tmp_path / "bad.npz", "--cache", tmp_path / "cache")
+    assert message in command.refused(*words)
 
 
-def test_a_class_with_one_example_leaves_the_others_judged(typed: Typed, tmp_path: Path) -> None:
+def test_a_class_with_one_example_leaves_the_others_judged(
+    command: Command, tmp_path: Path
+) -> None:
     np.savez(tmp_path / "lonely.npz", x=images(40)["x"], kind=LONELY)
-    code, out, err = typed("pixels", tmp_path / "lonely.npz", "--cache", tmp_path / "cache")
+    code, out, err = command(
+        "audit", "pixels", tmp_path / "lonely.npz", "--cache", tmp_path / "cache"
+    )
     assert code == 0
     assert "kind" in out
     assert "2" in next(line for line in err.splitlines() if "left out" in line)
@@ -341,13 +320,10 @@ def test_a_class_with_one_example_leaves_the_others_judged(typed: Typed, tmp_pat
     ids=lambda v: "-".join(v)[:50] if isinstance(v, list) else "",
 )
 def test_bad_input_gets_one_line(
-    typed: Typed, in_tmp: Path, words: list[str], message: str
+    command: Command, in_tmp: Path, words: list[str], message: str
 ) -> None:
     save_file({"nothing": torch.zeros(3)}, in_tmp / "empty.safetensors")
-    code, out, err = typed(*words)
-    assert (code, out) == (2, "")
-    assert err.count("widefield: ") == len(err.splitlines()) == 1
-    assert message in err
+    assert message in command.refused("audit", *words)
 
 
 @pytest.mark.parametrize(
@@ -370,7 +346,7 @@ def test_too_few_images_are_refused_before_anything_is_measured(
     data: str,
     words: list[str],
     message: str,
-    typed: Typed,
+    command: Command,
     in_tmp: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -378,10 +354,7 @@ def test_too_few_images_are_refused_before_anything_is_measured(
     np.savez(in_tmp / "mine.npz", **images(60))
     np.savez(in_tmp / "few.npz", x=images(30)["x"])
     np.savez(in_tmp / "handful.npz", x=images(6)["x"])
-    code, out, err = typed("pixels", f"{data}.npz", *words)
-    assert (code, out) == (2, "")
-    assert err.count("widefield: ") == len(err.splitlines()) == 1
-    assert message in err
+    assert message in command.refused("audit", "pixels", f"{data}.npz", *words)
 
 
 def test_a_plant_that_there_are_too_few_images_for_is_left_out(place: Path) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from widefield.audits import planting, tasks
 from widefield.audits.bounds import AuditOptions, Bounds
 from widefield.audits.planting import GRADES, MIDDLE, audit_plant
-from widefield.data import Dataset
+from widefield.data import Dataset, open_dataset
 from widefield.data.planted import PLANTS, AudioFeature, Digits, ImageFeature, Shapes, read_plant
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.splits import TrainTest
@@ -155,3 +155,26 @@ def test_there_is_room_for_a_plant_where_each_class_has_two_examples(name: str) 
         fits.append(planting.has_enough_examples(data, name, seed=0))
         assert fits[-1] == (min(sizes[sizes > 0]) > 1 and (sizes > 0).sum() > 1)
     assert fits[0] < fits[-1]
+
+
+def planted(feature: Digits, count: int) -> TrainTest:
+    """Equal black images in both splits, so that only the pool can tell their plants apart."""
+    black = open_dataset({"x": np.zeros((count, 32, 32, 3), np.uint8)})
+    return TrainTest(train=black, test=black).planted(feature, seed=0)
+
+
+def test_test_images_have_digits_that_no_training_image_has() -> None:
+    """At a fixed place and in a fixed color, an image is its digit."""
+    splits = planted(Digits(), 600)
+    train, test = ({image.tobytes() for image in d.images} for d in (splits.train, splits.test))
+    assert len(train) > 300
+    assert not train & test
+
+
+@pytest.mark.parametrize("name", ["digits", "shapes", "letters"])
+def test_test_labels_are_drawn_anew(name: str) -> None:
+    """From the pool of the training images, equal rows would have equal labels."""
+    splits = planted(GRADES[name][MIDDLE], 200)  # type: ignore[arg-type]
+    train, test = splits.train.labels[name], splits.test.labels[name]
+    classes = len(splits.train.classes[name])
+    assert (train == test).mean() < 1 / classes + 0.15
