@@ -21,6 +21,7 @@ from widefield.probes.features import batches, features, image_batch
 from widefield.report import png
 from widefield.views import ViewSettings
 
+# Numbers and sizes are chosen by hand, so that the JSON stays below 1.5 MB, which a test holds.
 MAP_IMAGES = 300
 ROWS, _NEIGHBORS = 6, 7
 """Images that are shown with neighbors, and neighbors of each."""
@@ -99,7 +100,8 @@ def normalized_spectrum(h: Tensor) -> tuple[float, ...]:
     """Return the singular values of features h [n, D] over the largest one, without zeros."""
     sigma = singular_values(h).cpu()
     sigma = sigma[sigma > 0]
-    # Six digits suffice for a figure, and make the JSON a third as long.
+    # Without zeros, because the axis is logarithmic; six digits suffice for a figure, and make the
+    # JSON a third as long.
     return tuple(float(f"{value:.6g}") for value in (sigma / sigma[:1]).tolist()) or (1.0,)
 
 

@@ -20,6 +20,7 @@ MAX_PAGE_BYTES = 15_000_000
 """Size limit of a page, in bytes."""
 _RESERVED = 100_000
 """Bytes for everything but data and images."""
+# Chosen by hand.
 _DETAIL_SHARE = 0.25
 """Share of the image bytes for larger thumbnails of the images in groups."""
 _MAX_COORDINATE = 65535
@@ -152,7 +153,8 @@ class ExplorePage:
             "arrays": [[name, a.dtype.str[1:], len(a)] for name, a in arrays.items()],
         }
         text = json.dumps(head, ensure_ascii=False).encode()
-        text += b" " * (-(4 + len(text)) % 4)  # typed arrays in JavaScript need aligned offsets
+        # Typed arrays in JavaScript need aligned offsets.
+        text += b" " * (-(4 + len(text)) % 4)
         blocks = (a.tobytes() + b"\0" * (-a.nbytes % 4) for a in arrays.values())
         content = len(text).to_bytes(4, "little") + text + b"".join(blocks)
         return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
@@ -162,7 +164,8 @@ class ExplorePage:
         if self.points is None:
             return {}
         low = self.points.min(0)
-        extent = np.maximum((self.points.max(0) - low).max(), 1e-9)  # one scale for both axes
+        # One scale for both axes, so that distances stay comparable.
+        extent = np.maximum((self.points.max(0) - low).max(), 1e-9)
         places = (_MAX_COORDINATE * (self.points - low) / extent).round().astype("<u2")
         return {"x": places[:, 0], "y": places[:, 1]}
 

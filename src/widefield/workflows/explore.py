@@ -1,6 +1,5 @@
 """Exploration of data by features: neighbors, near-duplicates, outliers, clusters, labels."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -14,6 +13,7 @@ from widefield.core.errors import input_errors
 from widefield.core.files import checked_output
 from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import ImageSize, OnNote
+from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
 from widefield.data.quality import image_quality
 from widefield.data.source import Data
@@ -38,6 +38,7 @@ from widefield.report import write_page
 from widefield.workflows.explore_page import explore_page, file_sizes
 from widefield.workflows.explore_result import TABLE_FORMATS, TABLES, Exploration
 
+# Both chosen by hand.
 _MIN_OTHERS = 3
 """Fewest examples that each one can be compared with."""
 _CLUSTER_IMAGES = 12
@@ -89,6 +90,7 @@ def explore(
     """
     if out is not None:
         checked_output(out, (".html",), overwrite=overwrite)
+    # Also the tables that this call may leave out: those of an earlier call are removed.
     if tables is not None:
         for name, suffix in product(TABLES, TABLE_FORMATS):
             checked_output(Path(tables, name + suffix), TABLE_FORMATS, overwrite=overwrite)
@@ -112,22 +114,30 @@ def explore(
         raise ValueError(
             f"{dataset.spec} has {len(dataset)} {dataset.kind}: explore needs at least {needed}"
         )
-    too_few = [
-        f"{task!r} has {(y >= 0).sum()} labels, which are not checked: each needs {_MIN_OTHERS} "
-        f"others{'' if dataset.groups is None else ' outside its group'}"
-        for task, y in dataset.labels.items()
-        if _labeled(y, dataset.groups)[1] < _MIN_OTHERS
-    ]
+    too_few = _tasks_with_few_labels(dataset)
     notes = (*extractor.notes, *dataset.notes, *too_few)
     extractor = extractor.ready(dataset, notes=notes, on_note=on_note, quiet=quiet)
     h = extractor.features(dataset.inputs, quiet=quiet)
-    graph = neighbor_graph(h, min(MAP_NEIGHBORS, others), groups=dataset.groups)
+    found = _explored(extractor.name, dataset, h, seed=seed)
+    found = replace(found, notes=(*extractor.notes, *dataset.notes, *too_few))
+    if out is not None:
+        write_page(explore_page(found, seed=seed), out, overwrite=overwrite)
+    if tables is not None:
+        found.save_tables(tables)
+    return found
+
+
+def _explored(encoder: str, dataset: Dataset, h: Tensor, *, seed: int) -> Exploration:
+    """Return what the features h [n, D] show of the data."""
+    k = min(MAP_NEIGHBORS, count_others(len(dataset), dataset.groups))
+    graph = neighbor_graph(h, k, groups=dataset.groups)
     places = tsne_map(h, graph=graph, seed=seed).numpy()
+    # The map spreads copies of an image, which belong into one cluster.
     duplicates = near_duplicates(graph)
     clusters = density_clusters(places, duplicates)
-    suspects = _suspects(h, graph, dataset.labels, dataset.groups)
-    found = Exploration(
-        encoder=extractor.name,
+    is_image = dataset.kind == "images"
+    return Exploration(
+        encoder=encoder,
         dataset=dataset,
         graph=graph,
         places=places,
@@ -135,17 +145,21 @@ def explore(
         typical=typical(h.cpu().numpy(), clusters, count=_CLUSTER_IMAGES),
         duplicates=duplicates,
         outliers=outliers(graph),
-        quality={}
-        if dataset.kind != "images"
-        else image_quality(dataset.images, file_sizes(dataset)),
-        suspects=suspects,
-        notes=(*extractor.notes, *dataset.notes, *too_few),
+        quality=image_quality(dataset.images, file_sizes(dataset)) if is_image else {},
+        suspects=_suspects(h, graph, dataset),
+        notes=(),
     )
-    if out is not None:
-        write_page(explore_page(found, seed=seed), out, overwrite=overwrite)
-    if tables is not None:
-        found.save_tables(tables)
-    return found
+
+
+def _tasks_with_few_labels(dataset: Dataset) -> list[str]:
+    """Return a note on each task whose labels cannot be compared with others."""
+    outside = "" if dataset.groups is None else " outside its group"
+    return [
+        f"{task!r} has {(y >= 0).sum()} labels, which are not checked: each needs {_MIN_OTHERS} "
+        f"others{outside}"
+        for task, y in dataset.labels.items()
+        if _labeled(y, dataset.groups)[1] < _MIN_OTHERS
+    ]
 
 
 def _labeled(
@@ -156,25 +170,18 @@ def _labeled(
     return rows, count_others(len(rows), None if groups is None else groups[rows])
 
 
-def _suspects(
-    h: Tensor,
-    graph: Graph,
-    labels: Mapping[str, NDArray[np.int64]],
-    groups: NDArray[np.int64] | None,
-) -> dict[str, Suspects]:
+def _suspects(h: Tensor, graph: Graph, dataset: Dataset) -> dict[str, Suspects]:
     """Return the labels of each task that differ from those of labeled neighbors."""
-    found = {}
-    for task, y in labels.items():
+    found, groups = {}, dataset.groups
+    for task, y in dataset.labels.items():
         rows, others = _labeled(y, groups)
         if len(rows) == len(y):
             found[task] = suspected_labels(graph, y)
         elif others >= _MIN_OTHERS:
+            # Neighbors without a label have no vote: the labeled ones have a graph of their own.
             labeled_h = h[torch.from_numpy(rows).to(h.device)]
-            labeled_graph = neighbor_graph(
-                labeled_h,
-                min(VOTERS, others),
-                groups=None if groups is None else groups[rows],
-            )
+            own_groups = None if groups is None else groups[rows]
+            labeled_graph = neighbor_graph(labeled_h, min(VOTERS, others), groups=own_groups)
             suspects = suspected_labels(labeled_graph, y[rows])
             found[task] = replace(suspects, rows=rows[suspects.rows])
     return found

@@ -17,6 +17,7 @@ from widefield.report.figures import thumbnail
 from widefield.version import __version__
 from widefield.workflows.explore_result import Exploration
 
+# Chosen by hand. The page has a limit of size, which thumbnails share.
 _MAX_GROUPS = 200
 """Largest number of groups, outliers or labels of each section; tables have all."""
 _NEIGHBORS = 8
