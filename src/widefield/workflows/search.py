@@ -129,7 +129,6 @@ def table_of(out: str | Path) -> Path:
 def _opened(extractor: FeatureExtractor, image: Path, dataset: Dataset) -> Dataset:
     """Return the query as the only example of a folder, in the form of the data."""
     with TemporaryDirectory() as folder:
-        # A name that starts with a dot would be skipped as hidden.
         os.symlink(image.absolute(), Path(folder, image.name.lstrip(".")))
         try:
             query = extractor.open(folder, like=dataset, quiet=True)
