@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ class Audit:
     widefield: str
     """Version of widefield."""
     machine: Mapping[str, str]
-    pictures: Pictures
+    pictures: Pictures = field(repr=False)
     report: Path | None
     """The page that was written."""
     kind: Kind = "images"
