@@ -141,10 +141,8 @@ def build(
     )
     with seeded(recipe.seed):
         method = with_balance(recipe.method, steps=len(rates)).build(context).to(device)
-    frozen = [target.encoder for target in target_networks(method)]
-    frozen_modules = [
-        norm for network in (encoder, *frozen) for norm in freeze_init(network, recipe)
-    ]
+    networks = (encoder, *(target.encoder for target in target_networks(method)))
+    frozen_modules = [norm for network in networks for norm in freeze_init(network, recipe)]
     model = PretrainModel(
         encoder, method, frozen_modules, micro_batch=recipe.micro_batch, compile=recipe.compile
     )

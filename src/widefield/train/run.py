@@ -197,14 +197,25 @@ class PretrainRun:
             may_rise=self.state.step == 0
             and self.recipe.method.flat().get("head_init") == "embedding",
         )
-        callbacks = {
-            "on_step": _chain(self._log_step, on_step, self._stop_or_save),
-            "on_epoch": _chain(self._after_epoch, on_epoch, self._stop_if_requested),
-        }
+
+        def after_step(metrics: StepMetrics) -> None:
+            self.bar.step(metrics)
+            if self.ranks.is_rank_zero:
+                self.step_log.add(metrics)
+            if on_step is not None:
+                on_step(metrics)
+            self._stop_or_save(metrics)
+
+        def after_epoch(metrics: StepMetrics) -> None:
+            self._end_epoch(metrics)
+            if on_epoch is not None:
+                on_epoch(metrics)
+            self._stop(self.ranks.max(self.request.signal), metrics)
+
         with self.request, self.bar:
             try:
                 trainer = Trainer(self.state, compute=self.ranks.compute, loader=self.loader)
-                trainer.fit(self.recipe.epochs, **callbacks)
+                trainer.fit(self.recipe.epochs, on_step=after_step, on_epoch=after_epoch)
             except Stop:
                 self.save_checkpoint()
             finally:
@@ -217,7 +228,9 @@ class PretrainRun:
             self.save_encoder(self.folder.path)
             if not self.stopped_by:
                 self._save_readout()
-                self._compare()
+                self.monitor.compare()
+                if self.monitor.comparison is not None:
+                    self.monitor.comparison.write(self.folder.path / "comparison.json")
         return Pretrained(
             run=self.folder.path,
             encoder=self.encoder,
@@ -229,11 +242,6 @@ class PretrainRun:
             finished=not self.stopped_by,
             next_command=next_command(self.folder.path, self.dataset, self.recipe.encoder.name),
         )
-
-    def _log_step(self, metrics: StepMetrics) -> None:
-        self.bar.step(metrics)
-        if self.ranks.is_rank_zero:
-            self.step_log.add(metrics)
 
     def _stop_or_save(self, metrics: StepMetrics) -> None:
         """Stop all ranks after the same step if one got a signal, or save a checkpoint in time.
@@ -251,10 +259,6 @@ class PretrainRun:
         if asked:
             self.save_checkpoint()
 
-    def _stop_if_requested(self, metrics: StepMetrics) -> None:
-        """Stop all ranks after an epoch, if one got a signal."""
-        self._stop(self.ranks.max(self.request.signal), metrics)
-
     def _stop(self, sign: int, metrics: StepMetrics) -> None:
         """Stop if there was a signal, which ends the run after its checkpoint."""
         self.stopped_by = sign
@@ -267,7 +271,8 @@ class PretrainRun:
         """Count the images and seconds of an epoch or a part of it."""
         self.images, self.seconds = self.images + metrics.images, self.seconds + metrics.seconds
 
-    def _after_epoch(self, metrics: StepMetrics) -> None:
+    def _end_epoch(self, metrics: StepMetrics) -> None:
+        """Log an epoch, and save a checkpoint and the encoder if they are due."""
         recipe, epoch = self.recipe, self.state.epoch
         self._count(metrics)
         is_last = epoch == recipe.epochs
@@ -313,12 +318,6 @@ class PretrainRun:
         head = self.state.method.projection_head()
         return head if isinstance(head, Projector) else None
 
-    def _compare(self) -> None:
-        """Compare the encoder with its baseline, and write the comparison."""
-        self.monitor.compare()
-        if self.monitor.comparison is not None:
-            self.monitor.comparison.write(self.folder.path / "comparison.json")
-
     def save_checkpoint(self, manifest: Manifest | None = None) -> None:
         """Save a checkpoint of the run, with its manifest or a pending one."""
         tensor_name = first_invalid(self.encoder.state_dict())
@@ -341,14 +340,3 @@ class PretrainRun:
     def close(self) -> None:
         """Close the files of the heads."""
         self.state.close()
-
-
-def _chain(*callbacks: OnStep | None) -> OnStep:
-    """Return a callback that calls all `callbacks` in order, except None."""
-
-    def call(metrics: StepMetrics) -> None:
-        for callback in callbacks:
-            if callback is not None:
-                callback(metrics)
-
-    return call
