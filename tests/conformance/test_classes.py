@@ -3,7 +3,7 @@
 import inspect
 import subprocess
 import sys
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from small_run import small_facts, small_recipe
 from widefield import methods
 from widefield.head import PerExampleHead
 from widefield.methods import METHODS, Method
+from widefield.methods.arguments import MethodArguments
 from widefield.train.build import build
 
 WIDTH, EXAMPLES = 6, 12
@@ -80,6 +81,14 @@ def test_settings_are_checked_by_name_and_value(name: str) -> None:
         with pytest.raises(ValueError, match=message) as refused:
             kind(WIDTH, **needed, **arguments)
         assert "\n" not in str(refused.value)
+
+
+@every_method
+def test_its_settings_are_keywords_that_a_type_checker_knows(name: str) -> None:
+    kind, settings = class_of(name), METHODS[name]().flat().keys()
+    hint = inspect.signature(kind).parameters["settings"].annotation
+    assert hint in ("Unpack[MethodArguments]", Unpack[MethodArguments])
+    assert settings - {"teacher"} <= MethodArguments.__annotations__.keys()
 
 
 def test_settings_replace_those_of_a_config() -> None:

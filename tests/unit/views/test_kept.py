@@ -79,9 +79,3 @@ def test_it_needs_what_its_part_needs(name: str) -> None:
         "any_input_range",
     ):
         assert getattr(kept, attribute) == getattr(own, attribute), attribute
-
-
-def test_in_evaluation_a_view_is_the_image() -> None:
-    x = torch.rand(B, C + KEPT, 16, 16)
-    (view,) = ViewSettings.named("expert").build(channels=C + KEPT, kept=KEPT).eval()(x, 1)
-    assert torch.equal(view, x)
