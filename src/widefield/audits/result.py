@@ -15,7 +15,7 @@ from widefield.core.files import check_plain_file
 from widefield.core.types import Kind
 from widefield.core.validation import check
 from widefield.probes.comparison import Comparison
-from widefield.report.notebook import notebook_html, percents
+from widefield.report.tables import notebook_html, percents
 
 LARGEST = 2**28
 """Largest size of an audit's file, bytes."""

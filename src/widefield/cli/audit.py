@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from widefield.cli.output import Notes, percent, print_json, print_line, print_table
+from widefield.cli.output import Notes, print_json, print_line, print_table
 from widefield.cli.signature import Json, like
+from widefield.report.tables import percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from widefield.cli.output import Notes, percent, print_json, print_line, print_table
+from widefield.cli.output import Notes, print_json, print_line, print_table
 from widefield.cli.signature import Json, like
+from widefield.report.tables import percent
 
 
 @like("demo", without=("windows",))

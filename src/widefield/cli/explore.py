@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from widefield.cli.output import Notes, percent, print_json, print_line
+from widefield.cli.output import Notes, print_json, print_line
 from widefield.cli.signature import Json, like
 from widefield.core.names import counted
+from widefield.report.tables import percent
 
 
 @like("explore")

@@ -2,8 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box
 from rich.console import Console
@@ -11,6 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from widefield.core.names import printable
+
+if TYPE_CHECKING:
+    from widefield.report.tables import Result
 
 _MAX_WIDTH = 10_000
 """Width of tables in a file, which has no limit."""
@@ -45,7 +48,17 @@ class Notes:
                 print_line(f"note: {note}")
 
 
-def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+def print_result(result: "Result", notes: Notes) -> None:
+    """Print the tables of a result, and its notes."""
+    for table in result.tables():
+        if table.columns:
+            print_table(table.title, table.columns, table.rows)
+        for line in table.notes:
+            print_line(line)
+    notes.print_others(result.notes)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table on stdout; the first column is text, the others are numbers.
 
     Long cells are folded in a narrow terminal and complete in a file.
@@ -63,8 +76,3 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 def _text(text: str) -> Text:
     """Return literal text, because names may look like rich's markup or an emoji."""
     return Text(printable(text))
-
-
-def percent(value: float) -> str:
-    """Return a share as percent: 0.4183 gives 41.8."""
-    return f"{100 * value:.1f}"

@@ -3,7 +3,7 @@
 from typing import Any
 
 from widefield.cli.config import Config, settings_of
-from widefield.cli.output import Notes, print_json, print_line, print_table
+from widefield.cli.output import Notes, print_json, print_result
 from widefield.cli.recipe_options import check_settings, with_options
 from widefield.cli.signature import Json, like
 from widefield.core.published import PUBLISHED_DEVICES
@@ -33,13 +33,4 @@ def plan(
     if json:
         print_json(run_plan.to_json())
         return
-    rows = [[name, f"{part.bytes / 1e6:,.1f}", part.place] for name, part in run_plan.parts.items()]
-    print_table(f"{run_plan.examples:,} examples", ["", "MB", "where"], rows)
-    print_line(
-        f"peak: {run_plan.host_bytes / 1e9:.2f} GB of host memory, "
-        f"{run_plan.device_bytes / 1e9:.2f} GB {run_plan.device_words}"
-    )
-    print_line(run_plan.time_line())
-    if run_plan.scale:
-        print_line(run_plan.scale_line())
-    notes.print_others(run_plan.notes)
+    print_result(run_plan, notes)

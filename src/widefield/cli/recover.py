@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from widefield.cli.output import Notes, print_json, print_line, print_table
+from widefield.cli.output import Notes, print_json, print_line, print_result
 from widefield.cli.signature import Json, like
 
 
@@ -17,13 +17,8 @@ def recover(*, feature: str | None = None, out: Path, json: Json = False, **argu
     if json:
         print_json({**result.to_json(), "out": str(out)})
         return
-    print_table(*result.table())
-    for name, change in result.changes.items():
-        print_line(f"{name}: {change.line()}")
-    for line in result.missed:
-        print_line(line)
-    notes.print_others(result.notes)
     trained_on, scored_on = result.examples
+    print_result(result, notes)
     print_line(
         f"{out}: encoder and wide readout after {result.epochs} epochs on {trained_on} examples, "
         f"{result.seconds:.0f} s; scored on {scored_on} others"

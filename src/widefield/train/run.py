@@ -17,7 +17,7 @@ from widefield.metrics import Health
 from widefield.probes.comparison import Comparison
 from widefield.probes.monitor import Monitor
 from widefield.probes.wide import fit_on_dataset
-from widefield.report.notebook import notebook_html
+from widefield.report.tables import notebook_html
 from widefield.train.adversary import adversary_log
 from widefield.train.build import DataInfo, build, check_view_policy, warmup_epochs
 from widefield.train.checkpoint import save_sharded

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from widefield.core.files import checked_output, write_atomically
 from widefield.probes.outcome import Outcome
 from widefield.probes.paired import PairedDifference
-from widefield.report.notebook import notebook_html, percents
+from widefield.report.tables import notebook_html, percents
 
 PREDICTION_FORMATS = (".parquet", ".csv")
 """Formats of a file of predictions."""

@@ -17,7 +17,7 @@ from widefield.inference.features import FeatureKind
 from widefield.inference.frozen import opened
 from widefield.inference.open_encoder import EncoderSpec
 from widefield.metrics.graph import load_faiss
-from widefield.report.notebook import notebook_html
+from widefield.report.tables import notebook_html
 
 _FORMATS = (".npz", ".parquet")
 INDEX_FILES = ("index.faiss", "rows.parquet")

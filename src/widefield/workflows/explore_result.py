@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from widefield.core.files import write_atomically
 from widefield.data import Dataset
 from widefield.metrics import Graph, Suspects, neighbor_distance
-from widefield.report.notebook import notebook_html
+from widefield.report.tables import notebook_html
 
 TABLES = ("neighbors", "duplicates", "outliers", "clusters", "quality", "suspects")
 TABLE_FORMATS = (".parquet", ".csv")

@@ -13,12 +13,12 @@ from widefield.core.hardware import choose_device, machine
 from widefield.core.lines import format_duration
 from widefield.core.names import counted
 from widefield.core.types import Part
-from widefield.report.notebook import notebook_html
+from widefield.report.tables import Result, ResultTable
 from widefield.train.state import TrainState
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Result):
     """Estimated memory and time of a run."""
 
     recipe: Recipe
@@ -100,17 +100,20 @@ class Plan:
             "run_seconds": round(self.recipe.epochs * self.epoch_seconds, 1),
         }
 
-    def _repr_html_(self) -> str:
-        """Return the memory of each part as a table, for Jupyter."""
-        rows = [[name, f"{p.bytes / 1e6:,.1f}", p.place] for name, p in self.parts.items()]
-        lines = (
+    def tables(self) -> list[ResultTable]:
+        """Return the memory of each part, and the time."""
+        peak = (
             f"peak: {self.host_bytes / 1e9:.2f} GB of host memory, "
-            f"{self.device_bytes / 1e9:.2f} GB {self.device_words}",
-            self.time_line(),
-            *([self.scale_line()] if self.scale else []),
+            f"{self.device_bytes / 1e9:.2f} GB {self.device_words}"
         )
-        title = f"{self.examples:,} examples"
-        return notebook_html(title, ["", "MB", "where"], rows, (*lines, *self.notes))
+        return [
+            ResultTable(
+                title=f"{self.examples:,} examples",
+                columns=["", "MB", "where"],
+                rows=[[name, f"{p.bytes / 1e6:,.1f}", p.place] for name, p in self.parts.items()],
+                notes=[peak, self.time_line(), *([self.scale_line()] if self.scale else [])],
+            )
+        ]
 
 
 def saved_bytes(forward: Callable[[], Any], weights: list[Tensor]) -> int:

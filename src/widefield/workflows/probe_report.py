@@ -6,7 +6,7 @@ from typing import Any
 
 from widefield.inference.features import FeatureKind
 from widefield.probes.outcome import Outcome
-from widefield.report.notebook import notebook_html, percents
+from widefield.report.tables import notebook_html, percents
 
 
 @dataclass(frozen=True, kw_only=True)

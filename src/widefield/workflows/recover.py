@@ -37,7 +37,7 @@ from widefield.probes.paired import PairedDifference, percent
 from widefield.probes.standardize import Standardization
 from widefield.probes.verdicts import MAX_DECREASE, MIN_GAP
 from widefield.probes.wide import fit_on_dataset
-from widefield.report.notebook import notebook_html, percents
+from widefield.report.tables import Result, ResultTable, percents
 from widefield.train.recover import train_to_predict
 
 GOAL = 2 / 3
@@ -51,7 +51,7 @@ _FEATURE_WEIGHT, _ALL_WEIGHT = 1.0, 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recovery:
+class Recovery(Result):
     """A run's encoder, trained further, and what its pooled features hold now."""
 
     encoder: Encoder
@@ -106,18 +106,21 @@ class Recovery:
         values = {name: getattr(self, name) for name in names}
         return {**values, "tasks": tasks, "missed": list(self.missed)}
 
-    def table(self) -> tuple[str, list[str], list[list[str]]]:
-        """Return the accuracies before and after: title, columns and rows."""
+    def tables(self) -> list[ResultTable]:
+        """Return the accuracies before and after."""
         rows = [
             [task, *percents(change.before, change.after, self.wide[task].value)]
             for task, change in self.changes.items()
         ]
-        columns = ["task", "pooled, before", "pooled, after", "wide, before"]
-        return f"linear-probe accuracy of {self.run}, %", columns, rows
-
-    def _repr_html_(self) -> str:
-        """Return the accuracies before and after as a table, for Jupyter."""
-        return notebook_html(*self.table(), (*self.missed, *self.notes))
+        return [
+            ResultTable(
+                title=f"linear-probe accuracy of {self.run}, %",
+                columns=["task", "pooled, before", "pooled, after", "wide, before"],
+                rows=rows,
+                notes=[f"{name}: {found.line()}" for name, found in self.changes.items()]
+                + [*self.missed],
+            )
+        ]
 
 
 @input_errors

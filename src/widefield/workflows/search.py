@@ -25,12 +25,13 @@ from widefield.inference.frozen import opened
 from widefield.inference.open_encoder import EncoderSpec
 from widefield.report import write_page
 from widefield.report.explore import Coloring, ExplorePage, ImageGroup, Section
+from widefield.report.tables import Result, ResultTable
 from widefield.version import __version__
 from widefield.workflows.explore_page import file_sizes, rendered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Nearest:
+class Nearest(Result):
     """The examples nearest to a query, the nearest first."""
 
     encoder: str
@@ -51,6 +52,17 @@ class Nearest:
             "nearest": [{"path": path, "cosine": cosine} for path, cosine in pairs],
             "notes": list(self.notes),
         }
+
+    def tables(self) -> list[ResultTable]:
+        """Return rank, path and cosine of each example."""
+        pairs = enumerate(zip(self.paths, self.cosine.tolist(), strict=True), 1)
+        return [
+            ResultTable(
+                title=f"nearest to {self.query} by {self.encoder}",
+                columns=["rank", "path", "cosine"],
+                rows=[[str(rank), path, f"{cosine:.3f}"] for rank, (path, cosine) in pairs],
+            )
+        ]
 
     def save(self, path: str | Path) -> None:
         """Write a `.csv` file with the columns rank, path and cosine."""

@@ -72,7 +72,7 @@ def test_plan_run_and_audit() -> None:
 
 @pytest.mark.parametrize("cells", [[["a & b", "1"]], []])
 def test_a_table_has_a_row_for_each_list(cells: list[list[str]]) -> None:
-    from widefield.report.notebook import notebook_html
+    from widefield.report.tables import notebook_html
 
     html = notebook_html("t", ["x", "y"], cells, ["l"])
     assert html.count("<tr>") == 1 + len(cells)
