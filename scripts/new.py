@@ -112,12 +112,17 @@ def with_import(text: str, line: str) -> str:
     module = line.split()[1]
     package = module.rpartition(".")[0] + "."
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
-    nodes = [node for node in nodes if (node.module or "").startswith(package)]
-    later = [node for node in nodes if (node.module or "") > module]
+    nodes = [node for node in nodes if imported(node).startswith(package)]
+    later = [node for node in nodes if imported(node) > module]
     at = later[0].lineno - 1 if later else nodes[-1].end_lineno
     lines = text.splitlines(keepends=True)
     lines.insert(at, " " * nodes[0].col_offset + line)
     return "".join(lines)
+
+
+def imported(node: ast.ImportFrom) -> str:
+    """Return the module of an import as it is written, with its dots."""
+    return "." * node.level + (node.module or "")
 
 
 def main() -> int:
