@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -67,7 +68,14 @@ def modules(root: Path = SOURCE) -> dict[str, ast.Module]:
 
 @cache
 def _parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+    """Return a file, with what a package exports by its stub as imports of types."""
+    text, stub = path.read_text(), path.with_suffix(".pyi")
+    if stub.exists():
+        package = ".".join(path.parent.relative_to(SOURCE.parent).parts)
+        exports = stub.read_text().replace("from . ", f"from {package} ")
+        exports = exports.replace("from .", f"from {package}.")
+        text += "\nif TYPE_CHECKING:\n" + indent(exports, "    ")
+    return ast.parse(text)
 
 
 def package(name: str) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 from widefield.core.names import printable
 
 if TYPE_CHECKING:
-    from widefield.report.tables import Result
+    from widefield.report.tables import TabularResult
 
 _MAX_WIDTH = 10_000
 """Width of tables in a file, which has no limit."""
@@ -48,7 +48,7 @@ class Notes:
                 print_line(f"note: {note}")
 
 
-def print_result(result: "Result", notes: Notes) -> None:
+def print_result(result: "TabularResult", notes: Notes) -> None:
     """Print the tables of a result, and its notes."""
     for table in result.tables():
         if table.columns:

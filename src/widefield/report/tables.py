@@ -31,7 +31,7 @@ class ResultTable:
         return str(Markup("").join(parts))
 
 
-class Result:
+class TabularResult:
     """What a call returns: the same tables on the command line and in Jupyter."""
 
     notes: Sequence[str]

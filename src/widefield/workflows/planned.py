@@ -13,12 +13,12 @@ from widefield.core.hardware import choose_device, machine
 from widefield.core.lines import format_duration
 from widefield.core.names import counted
 from widefield.core.types import Part
-from widefield.report.tables import Result, ResultTable
+from widefield.report.tables import ResultTable, TabularResult
 from widefield.train.state import TrainState
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(Result):
+class Plan(TabularResult):
     """Estimated memory and time of a run."""
 
     recipe: Recipe

@@ -37,7 +37,7 @@ from widefield.probes.paired import PairedDifference, percent
 from widefield.probes.standardize import Standardization
 from widefield.probes.verdicts import MAX_DECREASE, MIN_GAP
 from widefield.probes.wide import fit_on_dataset
-from widefield.report.tables import Result, ResultTable, percents
+from widefield.report.tables import ResultTable, TabularResult, percents
 from widefield.train.recover import train_to_predict
 
 GOAL = 2 / 3
@@ -51,7 +51,7 @@ _FEATURE_WEIGHT, _ALL_WEIGHT = 1.0, 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recovery(Result):
+class Recovery(TabularResult):
     """A run's encoder, trained further, and what its pooled features hold now."""
 
     encoder: Encoder

@@ -25,13 +25,13 @@ from widefield.inference.frozen import opened
 from widefield.inference.open_encoder import EncoderSpec
 from widefield.report import write_page
 from widefield.report.explore import Coloring, ExplorePage, ImageGroup, Section
-from widefield.report.tables import Result, ResultTable
+from widefield.report.tables import ResultTable, TabularResult
 from widefield.version import __version__
 from widefield.workflows.explore_page import file_sizes, rendered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Nearest(Result):
+class Nearest(TabularResult):
     """The examples nearest to a query, the nearest first."""
 
     encoder: str
