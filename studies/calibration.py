@@ -415,7 +415,7 @@ class Group:
         other = Known(self.network(3))
         many = self.world.data(REFERENCE, _seed(self.world, self.seed, 5))
         data = TrainTest(train=self.data.train, test=many)
-        pooled = probe_tasks(partial(encode, other), data)[TASK].accuracy
+        pooled = probe_tasks(partial(encode, other), data)[TASK].value
         stages = stage_outcomes(other, data, seed=0)
         return {
             "pooled": round(pooled, 4),

@@ -138,7 +138,7 @@ def probed_with(trained: Trained) -> tuple[nn.Module, Sets]:
 
 def probed(h: Pair, sets: Sets, *, pooled: int | None = None) -> dict[str, float]:
     """Return the linear-probe accuracy of each task in percent."""
-    return {task: percent(s.accuracy) for task, s in scores(h, sets, pooled=pooled).items()}
+    return {task: percent(s.value) for task, s in scores(h, sets, pooled=pooled).items()}
 
 
 def features_of(encoder: nn.Module, sets: Sets) -> dict[str, Pair]:

@@ -71,7 +71,7 @@ def color_and_class(trained: Trained) -> Measured:
     for name, width in (("", pooled), (", wide", wide[0].shape[1])):
         features = [h[:, :width] for h in wide]
         read = scores(features, sets, pooled=pooled if name else None)
-        measured[f"class{name}, %"] = percent(read["class"].accuracy)
+        measured[f"class{name}, %"] = percent(read["class"].value)
         measured[f"R^2 of color{name}"] = round(color_r2(features[0], x, features[1], test_x), 4)
     return measured
 

@@ -193,7 +193,8 @@ def validated(trained: Trained) -> Measured:
 def with_neighbors(encoder: nn.Module, sets: Sets) -> Measured:
     """Return linear-probe and 20-nearest-neighbor accuracy of the class, in percent."""
     found = scores([features(encoder, images) for images in sets], sets)["class"]
-    return {"class, %": percent(found.accuracy), "class by neighbors, %": percent(found.knn)}
+    assert found.knn is not None
+    return {"class, %": percent(found.value), "class by neighbors, %": percent(found.knn)}
 
 
 def labeled(y: NDArray[np.int64], per_class: int, *, seed: int) -> NDArray[np.int64]:

@@ -80,7 +80,7 @@ def _widefield(
 ) -> list[float]:
     classes = dict.fromkeys(train_labels, _CLASSES)
     results = fit_linear(train_h, train_labels, test_h, test_labels, classes=classes, seed=seed)
-    return [result.accuracy for result in results.values()]
+    return [result.outcome.value for result in results.values()]
 
 
 def _sklearn(

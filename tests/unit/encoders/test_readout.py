@@ -158,7 +158,7 @@ def test_a_place_that_pooling_hides_is_predicted_from_the_wide_readout_alone() -
         probe = fit_linear(
             features[:400], labels[0], features[400:], labels[1], classes={"place": 4}
         )
-        return probe["place"].accuracy
+        return probe["place"].outcome.value
 
     with torch.no_grad():
         h, o = encoder(x), wide(x)
@@ -192,7 +192,7 @@ def test_a_place_of_either_sign_is_predicted_from_the_patches() -> None:
         probe = fit_linear(
             features[:600], labels[0], features[600:], labels[1], classes={"place": 4}
         )
-        return probe["place"].accuracy
+        return probe["place"].outcome.value
 
     assert accuracy(o) > 0.95
     assert accuracy(o[:, :-width]) < 0.6  # the control: the same without the patches

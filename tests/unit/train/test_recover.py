@@ -51,7 +51,7 @@ def accuracy(net: nn.Module) -> dict[str, float]:
     halves = [{t: y[i::2] for t, y in labels.items()} for i in (0, 1)]
     classes = dict.fromkeys(labels, 2)
     probes = fit_linear(h[::2], halves[0], h[1::2], halves[1], classes=classes)
-    return {task: probe.accuracy for task, probe in probes.items()}
+    return {task: probe.outcome.value for task, probe in probes.items()}
 
 
 def trained(weight: float, seed: int = 0) -> nn.Module:
@@ -115,7 +115,7 @@ def test_the_loss_is_that_of_the_formula() -> None:
         z, z0 = (
             torch.tensor(
                 [
-                    0.0 if j == 4 else (x[j] - before[:, j].mean()) / before[:, j].std()
+                    0.0 if j == 4 else (x[j] - before[:, j].mean()) / before[:, j].std(correction=0)
                     for j in range(5)
                 ]
             )
