@@ -12,6 +12,7 @@ from textwrap import indent
 
 import pytest
 
+from api import promised_names
 from widefield.methods import METHODS
 
 SOURCE = Path(__file__).parents[1] / "src" / "widefield"
@@ -218,6 +219,41 @@ def test_files_import_each_other_in_no_circle(root: Path) -> None:
     )
 
 
+MAX_LINES, MAX_ARGUMENTS = 60, 9
+"""Of a function, without its docstring; the public calls have as many arguments as users need."""
+
+
+def sizes(tree: ast.Module) -> Iterator[tuple[str, int, int]]:
+    """Yield name, lines without the docstring, and number of arguments of each function."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            first = node.body[0]
+            text = ast.get_docstring(node, clean=False)
+            docstring = 0 if text is None else (first.end_lineno or 0) - first.lineno + 1
+            arguments = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+            count = (
+                len(arguments) + len(node.args.kwonlyargs) - (arguments[:1] in (["self"], ["cls"]))
+            )
+            yield node.name, (node.end_lineno or 0) - node.lineno + 1 - docstring, count
+
+
+def test_functions_are_short_and_take_few_arguments() -> None:
+    public = {name.rpartition(".")[2] for name in promised_names()}
+
+    def rule(_: str, tree: ast.Module) -> list[str]:
+        return [
+            f"{name} has {lines} lines and {arguments} arguments"
+            for name, lines, arguments in sizes(tree)
+            if lines > MAX_LINES or (arguments > MAX_ARGUMENTS and name not in public)
+        ]
+
+    check(
+        rule,
+        f"A function has at most {MAX_LINES} lines and {MAX_ARGUMENTS} arguments: name its steps, "
+        "and give what belongs together as one value.",
+    )
+
+
 @pytest.mark.parametrize("phrase", HOMES)
 def test_some_lines_belong_to_one_package(phrase: str) -> None:
     def rule(name: str, tree: ast.Module) -> object:
@@ -397,6 +433,8 @@ def test_the_rules_see_what_they_forbid() -> None:
         ast.parse('raise ValueError(f"{x}: call loss.backward() once")\nloss.backward()')
     )
     assert message.count("backward") == 1
+    long = ast.parse('def f(self, a, *, b):\n    """Add."""\n    return a + b')
+    assert list(sizes(long)) == [("f", 2, 2)]
     first, second = ast.parse("import widefield.b"), ast.parse("from widefield.a import x")
     arrows = file_imports({"a.py": first, "b.py": second})
     assert circle(arrows) == ["a.py", "b.py"]
