@@ -14,7 +14,7 @@ from widefield.core.files import checked_output
 from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
-from widefield.data.labels import Labels, read_labels
+from widefield.data.labels import Labels, LabelTable, read_labels
 from widefield.data.source import Data
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.frozen import opened
@@ -100,14 +100,8 @@ def classify(
         'dark'
     """
     _check_output(out, overwrite=overwrite)
-    if suggest < 0:
-        raise ValueError(f"suggest is {suggest}; expected a number of images, or 0 for none")
     table = read_labels(labels, only=_TASK, group=group, targets=True)
-    if suggest and table.targets:
-        raise ValueError(
-            "suggest is for classes, and the labels are numbers or several labels each: leave it "
-            "out"
-        )
+    _check_suggestions(suggest, table)
     extractor, dataset = opened(
         encoder,
         data,
@@ -146,6 +140,16 @@ def classify(
     if out is not None and labeling.kind == "classes":
         write_page(classify_page(result, dataset, seed=seed), page_of(out), overwrite=overwrite)
     return result
+
+
+def _check_suggestions(count: int, labels: LabelTable) -> None:
+    if count < 0:
+        raise ValueError(f"suggest is {count}; expected a number of images, or 0 for none")
+    if count and labels.targets:
+        raise ValueError(
+            "suggest is for classes, and the labels are numbers or several labels each: leave it "
+            "out"
+        )
 
 
 def _check_output(out: str | Path | None, *, overwrite: bool) -> None:

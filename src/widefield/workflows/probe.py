@@ -59,9 +59,6 @@ def probe(
             are split 80 / 20 instead if these had no labels, or if `labels` are given.
         task: score this task alone.
         max_examples: score on a class-balanced first N examples.
-        features: pooled, wide for these and directions of earlier stages and of the input,
-            feature-map for those before pooling, or projected for those after the projector of the
-            run.
         floors: also score raw pixels, an untrained encoder and the majority class, which takes
             most of the time.
         seed: seed of the validation split that chooses the L2 strength.
