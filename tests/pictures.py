@@ -138,7 +138,8 @@ def deep_tiff(rng: Rng) -> tuple[bytes, Picture]:
     values = pattern(rng, 1)[..., 0] * max_value
     values = (values if max_value == 1 else np.round(values)).astype(dtype)
     inverted = bool(rng.integers(2)) and dtype in ("<u2", "<f4")
-    shown = values.astype(float) * 255 / max_value
+    low, high = np.percentile(values, (0.1, 99.9))  # what becomes black and white
+    shown = ((values.astype(float) - low) * 255 / (high - low)).clip(0, 255)
     content = tiff(values, bits=bits, kind=kind, photometric=0 if inverted else 1)
     return content, three(255 - shown if inverted else shown)
 

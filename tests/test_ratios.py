@@ -30,7 +30,7 @@ from ratios import (
 from ratios.timing import steady_ratio, turn_by_turn
 from widefield.methods import METHODS
 from widefield.metrics import health, singular_values
-from widefield.train import compiled as compiled_encoder
+from widefield.train import model as train_model
 
 ANY = {"tolerance": math.inf}
 """So few and small rounds are never steady."""
@@ -55,7 +55,7 @@ def test_some_methods_alone_are_timed_under_views_that_learn() -> None:
 
 def test_compiled_steps_are_timed_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a backend that needs no C++ compiler."""
-    monkeypatch.setattr(compiled_encoder, "BACKEND", "aot_eager")
+    monkeypatch.setattr(train_model, "BACKEND", "aot_eager")
     monkeypatch.setenv("CXX", "sh")
     small = {"encoder": "resnet-tiny", "batch_size": 8, "image_size": 16, "rows": 16}
     found = compiled.bench(**small, rounds=2, methods=["s-diet"], **ANY)

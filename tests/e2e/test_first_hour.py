@@ -294,7 +294,7 @@ def test_a_shell_can_complete_every_option(shell: str, command: Command, in_tmp:
         (in_tmp / "script").write_text(script)
         subprocess.run(["bash", "-n", "script"], check=True)
     if shell == "zsh":
-        assert "'1:Images or sounds, as for pretrain.:_files'" in script
+        assert "'1:Images or sounds, as pretrain takes them.:_files'" in script
         positional = [line.strip() for line in script.splitlines() if line.strip()[:2] == "'1"]
         assert any("'\\''" in line for line in positional)  # a message with an apostrophe
         for line in positional:
@@ -308,7 +308,7 @@ def test_a_shell_can_complete_every_option(shell: str, command: Command, in_tmp:
     [
         ("widefield pretrain my", ["my images", "my-run"]),
         ("widefield pretrain data --out my", ["my images", "my-run"]),
-        ("widefield probe run data --protocol li", ["linear"]),
+        ("widefield probe run data --features wi", ["wide"]),
         ("widefield embed run data --fea", ["--features"]),
     ],
 )

@@ -15,7 +15,7 @@ import torch
 
 import widefield
 from commands import Command
-from widefield.audits import bounds, planting
+from widefield.audits import bounds
 from widefield.audits.page import audit_page
 from widefield.audits.pictures import SOUND_NEIGHBORS, SOUND_ROWS
 from widefield.data import open_dataset
@@ -144,12 +144,6 @@ def test_an_encoder_of_another_rate_is_not_put_beside_one(
     assert widefield.load(rival).config.image_size == (1, STEPS)
     line = command.refused("audit", trained, sounds / "data", "--compare", rival)
     assert "sampling rate differs: 8000 for " in line
-
-
-def test_a_short_pretraining_hears_examples_as_long_as_those_judged(sounds: Path) -> None:
-    data = open_dataset(sounds / "data", seconds=0.25)
-    encoder = planting._pretrained(data, "simclr", "resnet-tiny", 1, 0)
-    assert encoder.config.image_size == data.images.shape[1:3] == (1, RATE // 4)
 
 
 def test_an_audit_without_labels_plants_tones_and_clicks(

@@ -303,15 +303,16 @@ def test_a_readout_never_stays_beside_a_newer_encoder(
     def die(*_: object, **__: object) -> None:
         raise Killed
 
-    write = run_file.save_encoder
+    owner, name = (run_file.PretrainRun, step) if step == "save_encoder" else (run_file, step)
+    write = run_file.PretrainRun.save_encoder
     if step == "save_encoder":  # its folder is the run's, not that of a checkpoint
         monkeypatch.setattr(
-            run_file,
-            step,
-            lambda encoder, folder: die() if Path(folder).name == "run" else write(encoder, folder),
+            owner,
+            name,
+            lambda run, folder: die() if Path(folder).name == "run" else write(run, folder),
         )
     else:
-        monkeypatch.setattr(run_file, step, die)
+        monkeypatch.setattr(owner, name, die)
     with pytest.raises(Killed):
         pretrain(data, out="run", resume=True, epochs=3, quiet=True)
     assert not Path("run", READOUT_FILE).exists()

@@ -17,16 +17,15 @@ SOURCE = Path(widefield.__file__)
 
 def test_every_public_name_is_there_and_typed() -> None:
     """The names that are loaded lazily are those that type checkers see."""
-    conditions = [node for node in ast.parse(SOURCE.read_text()).body if isinstance(node, ast.If)]
-    (typed,) = (node for node in conditions if ast.unparse(node.test) == "TYPE_CHECKING")
-    seen = {alias.asname for node in typed.body for alias in node.names}  # type: ignore[attr-defined]
+    stub = ast.parse(SOURCE.with_suffix(".pyi").read_text())
+    seen = {alias.asname for node in stub.body for alias in node.names}  # type: ignore[attr-defined]
     assert seen == set(widefield.__all__)
     assert all(getattr(widefield, name) is not None for name in widefield.__all__)
     assert dir(widefield) == sorted(widefield.__all__)
 
 
 def test_a_wrong_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'pretain'"):
+    with pytest.raises(AttributeError, match="attribute pretain"):
         _ = widefield.pretain
 
 

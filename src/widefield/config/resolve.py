@@ -88,8 +88,8 @@ def resolve(
         ('row-contrast', 64, 'resnet-tiny')
         >>> for note in notes:
         ...     print(note)
-        method row-contrast, the default from 40 epochs on: --method sets another
-        batch size 64, because there are few examples: --batch-size sets another
+        method row-contrast, the default from 40 epochs on: method sets another
+        batch size 64, because there are few examples: batch_size sets another
     """
     unset = _unset(recipe, overrides)
     result = check(recipe, overrides, planted=context.planted, init=context.init)

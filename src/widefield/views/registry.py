@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self, Unpack
 
 from widefield.core.logmel import FrontEnd
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
 from widefield.core.types import Kind
 from widefield.views.adversarial import Adversarial, AdversarialSettings
+from widefield.views.arguments import ViewArguments
 from widefield.views.base import Augmentation
 from widefield.views.chain import Chain, KeepChannels, StackedAugmentation
 from widefield.views.cutout import Cutout, CutoutSettings
@@ -34,9 +35,6 @@ from widefield.views.viewmaker import (
     ViewmakerSettings,
 )
 from widefield.views.waveform import PublishedWaveAugment, WaveAugment
-
-if TYPE_CHECKING:
-    from widefield.views.arguments import ViewArguments
 
 SIGNAL_POLICIES: dict[str, dict[Kind, tuple[str, ...]]] = {
     "expert": {"windows": ("jitter", "scale", "time-mask"), "sounds": ("waveaug", "specaug")},
@@ -389,7 +387,7 @@ def _signal_policies(
 
 
 def build_views(
-    names: str, *, channels: int = 3, seed: int = 0, **settings: "Unpack[ViewArguments]"
+    names: str, *, channels: int = 3, seed: int = 0, **settings: Unpack[ViewArguments]
 ) -> Augmentation:
     """Build the augmentation `names`: one of `VIEWS`, or several joined by "+".
 

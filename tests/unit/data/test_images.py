@@ -172,7 +172,7 @@ def test_an_image_is_cut_padded_or_squashed(tmp_path, kind, size):
         assert dataset.form.fit == fit
         lost = [note for note in dataset.notes if "of their area" in note]
         assert bool(lost) == (fit == "crop")
-        assert all(note.endswith("pretrain --fit pad or squash keeps it") for note in lost)
+        assert all(note.endswith("fit='pad' or squash keeps it") for note in lost)
     assert shown["crop"].all()
     assert shown["squash"].all()
     rows, columns = shown["pad"].any((1, 2)), shown["pad"].any((0, 2))

@@ -42,7 +42,7 @@ def test_full_disk_keeps_the_last_checkpoint(
         raise error
 
     monkeypatch.setattr(torch, "save", fail)
-    with pytest.raises(ValueError, match=r"no space left.*--resume"):
+    with pytest.raises(ValueError, match=r"no space left.*resume=True"):
         checkpoint.save(path, {"step": 2})
     monkeypatch.undo()
     assert checkpoint.load(path, CPU)["step"] == 1
@@ -53,8 +53,11 @@ def test_full_disk_keeps_the_last_checkpoint(
     ("there", "words"),
     [
         ((), "there is no checkpoint yet; make room and run again$"),
-        (("run.yaml",), "there is no checkpoint yet; make room and run again with --resume$"),
-        (("run.yaml", "checkpoints/last.pt"), "checkpoint is whole; .* run again with --resume$"),
+        (("run.yaml",), "there is no checkpoint yet; make room and run again with resume=True$"),
+        (
+            ("run.yaml", "checkpoints/last.pt"),
+            "checkpoint is whole; .* run again with resume=True$",
+        ),
     ],
 )
 def test_a_full_disk_says_how_to_go_on_from_what_there_is(

@@ -118,9 +118,7 @@ def test_audit() -> None:
             open_encoder("pixels"), arrays, group=group, max_examples=None, seed=0, quiet=True
         )
         result = probe_tasks(pixels, data)["label"]
-        found = audit_task(
-            "label", result, {"pixels": result}, result, classes=2, groups=data.test.groups
-        )
+        found = audit_task("label", result, {"pixels": result}, result, classes=2)
         assert (found.low <= 0.5 <= found.high) == (group is not None)
         wide = found.difference_from(found)
         assert (wide.low, wide.high) == (0, 0)
@@ -128,7 +126,7 @@ def test_audit() -> None:
 
 def test_the_whole_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("widefield.audits.bounds.CEILING_STEPS", 8)
-    monkeypatch.setattr("widefield.audits.audit.NUM_SEEDS", 1)
+    monkeypatch.setattr("widefield.audits.tasks.NUM_SEEDS", 1)
     made = scenes("takes", groups=30, each=4)
     options: dict[str, Any] = {"cache": tmp_path, "quiet": True}
     found = audit("pixels", made, group="scene", compare="pixels", **options)
