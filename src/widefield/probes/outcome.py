@@ -66,7 +66,7 @@ class Outcome:
     """Class -> outcome on its test examples, label -> its average precision, or the mean absolute
     error of a number."""
     chance: float | None = None
-    """Of an average precision: that by chance, the share of the test examples with the label."""
+    """Average precision by chance, the share of the test examples with the label; else None."""
     knn: float | None = None
     """Accuracy of the k-nearest-neighbor vote on the same features, if there is one."""
     l2: tuple[float, ...] = ()

@@ -100,7 +100,7 @@ class TargetLabeling(_Labeling):
     """A number, or several labels, of each labeled example."""
 
     target: Target
-    """Of the labeled examples; each label is one that some have and some lack."""
+    """Targets of the labeled examples; each label is one that some have and some lack."""
     constant_name: ClassVar[str] = "the mean"
 
     @property

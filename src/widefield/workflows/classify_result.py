@@ -55,7 +55,7 @@ class Classification:
     """Raw pixels, the untrained network, and the most frequent class or the mean, each compared
     with the features."""
     calibration: Calibration | None = None
-    """Of cross-validated classes."""
+    """Calibration of the cross-validated classes; None of other labels."""
     suggested: tuple[str, ...] = ()
     """Paths of the images to label next, the most useful first."""
     doubted: tuple[tuple[str, str, float], ...] = ()

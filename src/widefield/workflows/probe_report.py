@@ -15,11 +15,11 @@ class ProbedTask:
 
     score: Outcome
     wide: Outcome | None = None
-    """Of wide features, beside that of pooled ones; None for other features, without floors and
-    for encoders without stages."""
+    """Outcome of wide features, beside that of pooled ones; None for other features, without floors
+    and for encoders without stages."""
     floor: dict[str, Outcome] = field(default_factory=dict)
-    """Of the same probe on raw `pixels` and on a `random` encoder of the architecture, of the
-    better of its usual initializations and the better of its pooled and wide features; and of
+    """Outcomes of the same probe on raw `pixels` and on a `random` encoder of the architecture, of
+    the better of its usual initializations and the better of its pooled and wide features; and of
     predicting the `majority` class, or the `mean` of the training examples."""
 
     def to_json(self, task: str) -> dict[str, Any]:

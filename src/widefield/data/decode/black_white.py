@@ -29,7 +29,7 @@ _SAMPLE_FILES, _SAMPLE_PIXELS = 256, 4096
 _OUTLIERS = 4
 """Distinct values at each end that may be left out."""
 _DISTINCT = 16
-"""Of fewer distinct values none is left out, such as those of label images."""
+"""Fewer distinct values, such as those of label images, are all kept."""
 _MAX_OUTSIDE = 0.25
 """Largest share of values outside a given black and white; with more, the scale is another one."""
 
