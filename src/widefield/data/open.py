@@ -30,6 +30,7 @@ def open_dataset(
     max_examples: int | None = None,
     image_size: int | Size | None = None,
     black_white: BlackWhite | None = None,
+    eight_bits: bool = False,
     seed: int = 0,
     held_out: bool = False,
     labels: LabelTable | None = None,
@@ -54,6 +55,8 @@ def open_dataset(
             `data.readers.images`.
         black_white: values that become 0 and 255 in images of more than 8 bits; default: from the
             data, see `data.decode.black_white`.
+        eight_bits: whether images are for an encoder that was trained on 8 bits, so that floats and
+            16 bits are read by the fixed rule of `data.decode.eight_bits`.
         seed: seed of the planted features.
         held_out: use held-out sources of planted features, as `:test` always does.
         labels: labels that replace those of the data; see `data.labels`.
@@ -83,6 +86,7 @@ def open_dataset(
         max_examples=max_examples,
         image_size=image_size,
         black_white=black_white,
+        eight_bits=eight_bits,
         seed=seed,
         held_out=held_out,
         labels=labels,

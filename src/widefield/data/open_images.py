@@ -28,6 +28,7 @@ from widefield.data.columns import take
 from widefield.data.dataset import Dataset
 from widefield.data.decode.black_white import ValueRange, check_inside
 from widefield.data.decode.decoding import Result, decode_all, failures
+from widefield.data.decode.eight_bits import in_8_bits
 from widefield.data.decode.images import decode, sample_values
 from widefield.data.decode.values import (
     decode_values,
@@ -73,6 +74,7 @@ def open_images(spec: Spec, examples: Examples, options: OpenOptions) -> Dataset
             "was trained on"
         )
     black_white = options.black_white
+    examples = in_8_bits(examples, black_white, trained=options.eight_bits)
     if examples.files is not None and black_white is not None and len(np.shape(black_white)) == 2:
         examples = replace(examples, as_values=True)  # as in the data of the run
     features = _features(spec, examples)
@@ -308,7 +310,12 @@ class _Opening:
             read = partial(
                 decode_values, size=size, fit=options.fit, channels=channels, dtype=self.dtype
             )
-        value_range = ValueRange(options.black_white, lambda row: sample(files[row]), journal)
+        value_range = ValueRange(
+            options.black_white,
+            lambda row: sample(files[row]),
+            journal,
+            eight_bits=options.eight_bits,
+        )
 
         def decode_row(row: int) -> Result | None:
             decoded = read(files[row], value_range.black_white)
@@ -351,14 +358,14 @@ class _Opening:
 
     def _key_of_run(self, kept: str = "") -> str:
         """Return the key of the pixels as the run has them, whose range of values is known."""
-        given = self.options.black_white
+        given = "8 bits" if self.options.eight_bits else self.options.black_white
         default_key = self._key(None, kept)  # a run opened its data without a range and found it
         record = None if given is None else read_record(cache_folder() / default_key)
         if record is not None and as_black_white(record.get("black_white")) in (None, given):
             return default_key
         return self._key(given, kept)
 
-    def _key(self, black_white: BlackWhite | None, kept: str) -> str:
+    def _key(self, black_white: BlackWhite | str | None, kept: str) -> str:
         """Return the key of the cache, equal for all commands that need the same pixels."""
         spec, canvas, most = self.spec, self.canvas, self.options.max_examples
         assert self.examples.origin is not None

@@ -28,6 +28,7 @@ class OpenOptions:
     max_examples: int | None = None
     image_size: int | Size | None = None
     black_white: BlackWhite | None = None
+    eight_bits: bool = False
     seed: int = 0
     held_out: bool = False
     labels: LabelTable | None = None

@@ -23,6 +23,7 @@ from widefield.core.types import (
     OnNote,
     ProgressCallback,
     Segmented,
+    kind_of,
     parse_size,
 )
 from widefield.data import Dataset, kind_of_source, open_dataset
@@ -224,6 +225,7 @@ class FeatureExtractor:
             "image_size": form.size,
             "sample_rate": form.rate,
             "black_white": form.black_white,
+            "eight_bits": form.kind == "images" and form.black_white is None,
             "fit": form.fit or "crop",
         }
         try:
@@ -380,9 +382,10 @@ def encode(
 def build_untrained(architecture: str, images: np.ndarray, *, seed: int) -> nn.Module:
     """Build an untrained encoder for `images` [n, H, W, C]: a timm model, or `torchvision:NAME`."""
     _, height, width, channels = images.shape
-    if images.dtype == np.float32 and architecture == DEFAULT_ARCHITECTURE:
-        architecture = "conv1d"  # for windows
-    rate = FLOOR_RATE if images.dtype == np.int16 else None
+    kind = kind_of(images)
+    if kind == "windows" and architecture == DEFAULT_ARCHITECTURE:
+        architecture = "conv1d"
+    rate = FLOOR_RATE if kind == "sounds" else None
     inputs = InputSpec(channels=channels, image_size=(height, width), rate=rate)
     settings = EncoderSettings(name=architecture)
     settings.width(inputs)  # raises if it does not fit

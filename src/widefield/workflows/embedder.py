@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from widefield.core.form import Form
+from widefield.core.types import Range
 from widefield.data.dataset import Dataset
+from widefield.data.decode.eight_bits import parts, scale_of
 from widefield.data.source import Data
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
@@ -73,11 +74,13 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         else:
             with tempfile.TemporaryDirectory() as folder:
                 self.extractor_ = self._pretrained(data, Path(folder) / "run")
-        few = None if self.features == "wide" else 1
-        dataset = self.extractor_.open(data, quiet=True, max_examples=few)
+        dataset = self.extractor_.open(data, quiet=True)
         self.extractor_ = self.extractor_.with_readout(dataset)
-        # Later images come to the size of these.
-        form = self.extractor_.form.filled(Form(size=dataset.form.size))
+        # Later images come to the size and the range of these.
+        form = replace(dataset.form, channels=None)
+        if form.black_white is None:
+            form = replace(form, black_white=_scale(data, dataset))
+        form = self.extractor_.form.filled(form)
         self.extractor_ = replace(self.extractor_, form=form)
         self._n_features_out = self._features(dataset.subset(slice(0, 1))).shape[1]
         return self
@@ -100,6 +103,14 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         if len(dataset) != len(images):
             raise ValueError(f"some images cannot be read: {'; '.join(dataset.notes)}")
         return self._features(dataset)
+
+
+def _scale(data: Data, dataset: Dataset) -> Range | None:
+    """Return the scale of floats that became `dataset`; None for other images."""
+    x = np.asarray(data["x"]) if isinstance(data, dict) else np.zeros(0)
+    if x.dtype.kind != "f" or dataset.images.dtype != np.uint8:
+        return None
+    return scale_of(parts(x), trained=True)
 
 
 def _as_data(images: ImageInput) -> Data:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from widefield.core.types import BlackWhite, Range
 from widefield.data.cache import DecodingJournal, Record
 from widefield.data.decode.decoding import in_parallel
+from widefield.data.decode.eight_bits import fixed_black_white
 from widefield.data.select import spread_rows
 
 # Chosen by hand: hot pixels are left out, and an object of more than 0.1 % of the pixels is not.
@@ -46,9 +47,15 @@ class ValueRange:
         given: BlackWhite | None,
         sample: Callable[[int], NDArray[Any]],
         journal: DecodingJournal | None = None,
+        *,
+        eight_bits: bool = False,
     ) -> None:
-        """`sample` returns values of an image, [k], or [k, C] of channels that are kept."""
+        """`sample` returns values of an image, [k], or [k, C] of channels that are kept.
+
+        `eight_bits` is whether they are for an encoder that was trained on 8 bits.
+        """
         self.black_white, self.sampled = given, 0
+        self._find = fixed_black_white if eight_bits else find_black_white
         self._sample, self._journal = sample, journal
         if given is None and journal is not None and "black_white" in journal.facts:
             facts = journal.facts
@@ -58,12 +65,13 @@ class ValueRange:
         """Find black and white from a sample of the images `rows`.
 
         Raises:
-            ValueError: some images are floats in [0, 1], others are integers.
+            ValueError: some images are floats in [0, 1], others are integers; or they are on
+                another scale than 8 bits, and the encoder was trained on these.
         """
         chosen = [rows[i] for i in spread_rows(len(rows), _SAMPLE_FILES)]
         found = [x for _, x in in_parallel(self._sample, chosen) if not isinstance(x, str)]
         # Without one that is readable, all of them fail when they are decoded, on any scale.
-        self.black_white = find_black_white(found) if found else (0.0, 1.0)
+        self.black_white = self._find(found) if found else (0.0, 1.0)
         self.sampled = len(found)
         if self._journal is not None:
             self._journal.state(self.record())

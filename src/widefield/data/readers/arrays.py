@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from widefield.core.names import printable
+from widefield.data.decode.eight_bits import UNIT, to_8_bits
 from widefield.data.examples import Examples
 from widefield.data.labels.arrays import described, read_label_arrays
 from widefield.data.readers.npz import read_arrays
@@ -128,8 +129,8 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
     """Return images as [n, H, W, C], and notes.
 
     Accepts [n, H, W], [n, H, W, C] or [n, C, H, W] with 1 to 64 channels. If the shape is
-    ambiguous, channels are last. Floats in [0, 1] of up to 4 channels and bool become uint8. Others
-    and 16 bits keep their values, for `data.decode.values`.
+    ambiguous, channels are last. Bool becomes uint8. Floats and 16 bits keep their values, for
+    `data.decode.eight_bits` and `data.decode.values`.
     """
     if x.ndim not in (3, 4) or 0 in x.shape:
         raise ValueError(
@@ -161,14 +162,14 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
             "[n, channels, time] go under key 'windows')"
         )
     low, high = _finite_extremes(x, key)
-    if low < 0 or high > 1 or x.shape[-1] > max(_CHANNELS):
-        if x.shape[1] == 1 or is_flat:
+    if x.shape[1] == 1 or is_flat:
+        if low < 0 or high > 1 or x.shape[-1] > max(_CHANNELS):
             raise ValueError(
                 f"key '{key}' is {described(x)}: images of height {x.shape[1]} and width "
                 f"{x.shape[2]}; windows [n, channels, time] go under key 'windows'"
             )
-        return x.astype(np.float32, copy=False), ()
-    return _from_float(x), (f"'{key}': {x.dtype} in [0, 1] stored as uint8",)
+        return to_8_bits(x, UNIT), (f"'{key}': {x.dtype} in [0, 1] stored as uint8",)
+    return x, ()
 
 
 def channels_are_second(shape: tuple[int, ...]) -> bool:
@@ -199,14 +200,6 @@ def _finite_extremes(x: NDArray[np.generic], key: str) -> tuple[float, float]:
     if not np.isfinite([low, high]).all():
         raise ValueError(f"key '{key}' holds values that are not finite (NaN or infinity)")
     return low, high
-
-
-def _from_float(x: NDArray[np.generic]) -> NDArray[np.uint8]:
-    pixels = np.empty(x.shape, dtype=np.uint8)
-    # In parts, because a copy of all in float32 takes four times the memory of the result.
-    for first in range(0, len(x), 1024):
-        pixels[first : first + 1024] = np.round(x[first : first + 1024].astype(np.float32) * 255)
-    return pixels
 
 
 def as_windows(x: NDArray[np.generic], key: str) -> NDArray[np.float32]:
