@@ -79,7 +79,7 @@ def test_probe_says_when_the_images_were_trained_on(run: Path, command: Command)
     assert "\n  class " in table
     assert "\n  digits " not in table
     overlap = found["train_test_overlap"]
-    note = f"note: {overlap} of the scored images were in the encoder's training data"
+    note = f"{overlap} of the scored images were in the encoder's training data"
     assert note in table
 
 

@@ -1,6 +1,7 @@
 """`widefield explore` as a user types it: a folder of pictures, a page, tables."""
 
 import csv
+import re
 import shutil
 from pathlib import Path
 
@@ -37,8 +38,8 @@ def explore(*more: str) -> list[str]:
 @pytest.mark.usefixtures("pictures")
 def test_page_and_tables_have_what_is_there(command: Command) -> None:
     said = command.text(*explore("--tables", "found"))
-    assert "1 group of near-duplicates" in said
-    assert "class: 1 label to check" in said
+    assert re.search(r"groups of near-duplicates +1\b", said)
+    assert re.search(r"labels of class to check +1\b", said)
     tables = {
         path.stem: pq.read_table(path).to_pylist() for path in Path("found").glob("*.parquet")
     }

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from widefield.audits.advice import advice
 from widefield.audits.planting import GRAPH_NEIGHBORS
-from widefield.audits.result import Audit
+from widefield.audits.result import Audit, advice
 from widefield.audits.stage_map import SIDES
 from widefield.audits.verdict import TaskAudit
 from widefield.inference.pictures import sound_of

@@ -1,9 +1,13 @@
-"""The result of an audit, and its JSON."""
+"""The result of an audit: its tables, its JSON, and advice on what to try next.
+
+Commands in the advice name the encoder and the data of the audit. For a run they name options that
+the method of the run has; for another encoder they name none.
+"""
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +15,25 @@ from widefield.audits.pictures import Pictures
 from widefield.audits.planting import PlantAudit
 from widefield.audits.verdict import TaskAudit
 from widefield.audits.view_effects import ViewEffects
+from widefield.core.errors import option
 from widefield.core.files import check_plain_file
 from widefield.core.types import Kind
 from widefield.core.validation import check
 from widefield.probes.comparison import Comparison
-from widefield.report.tables import notebook_html, percents
+from widefield.report.tables import ResultTable, TabularResult, percent, percents
 
 LARGEST = 2**28
 """Largest size of an audit's file, bytes."""
 _FORMAT = 4
 """Version of the JSON."""
+_MIN_INCREASE = 0.02
+"""Smallest increase of a learned share over the second half of training that counts."""
+_LOSS_SETTINGS = {"logit_scale": "larger", "temperature": "smaller"}
+"""Settings that make a loss sensitive to finer differences, and in which direction."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Audit:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Audit(TabularResult):
     """Results of an audit, and what its figures are drawn from.
 
     `audit_page(audit)` depends on nothing else.
@@ -65,7 +74,7 @@ class Audit:
     widefield: str
     """Version of widefield."""
     machine: Mapping[str, str]
-    pictures: Pictures = field(repr=False)
+    pictures: Pictures
     report: Path | None
     """The page that was written."""
     kind: Kind = "images"
@@ -77,16 +86,42 @@ class Audit:
         values |= values.pop("pictures")
         return json.loads(json.dumps({"format": _FORMAT, **values}, default=os.fspath))
 
-    def _repr_html_(self) -> str:
-        """Return the verdicts as a table, for Jupyter."""
-        rows = [
-            [task.title, task.verdict, *percents(task.accuracy, task.knn, task.floor, task.ceiling)]
-            for task in self.tasks.values()
+    def tables(self) -> list[ResultTable]:
+        """Return the verdicts of this encoder and of others, and what explains them."""
+        rows = {self.encoder: self.tasks, **self.compared}
+        columns = ("learned %", "linear probe %", "kNN %", "floor %", "ceiling %")
+        verdicts = [
+            ResultTable(
+                title=f"{name}, scored on {self.scored_on}",
+                columns=["task", "verdict", *columns],
+                rows=[_row(task) for task in tasks.values()],
+            )
+            for name, tasks in rows.items()
         ]
-        columns = ["task", "verdict", "linear probe %", "kNN %", "floor %", "ceiling %"]
-        title = f"{self.encoder}, scored on {self.scored_on}"
-        lines = [plant.line() for plant in self.plants.values()]
-        return notebook_html(title, columns, rows, (*lines, *self.notes))
+        page = [] if self.report is None else [f"report: {self.report}"]
+        return [*verdicts, ResultTable(lines=[*self._lines(), *page])]
+
+    def _lines(self) -> list[str]:
+        return [
+            *(task.line() for task in self.tasks.values()),
+            *(f"why: {effects.line()}" for effects in self.explanations.values()),
+            *(f"next: {step}" for step in advice(self)),
+            *(
+                f"epoch {epoch}: "
+                + ", ".join(f"{name} {_learned(task)}" for name, task in tasks.items())
+                for epoch, tasks in self.checkpoints.items()
+            ),
+            *(
+                f"linear CKA with {name}: {percent(share)} %"
+                for name, share in self.similarity.items()
+            ),
+            *(
+                f"without labels, compared with {name}: {'; '.join(found.lines())}"
+                for name, found in self.comparisons.items()
+            ),
+            *(_differences(self.tasks, tasks, name) for name, tasks in self.compared.items()),
+            *(plant.line() for plant in self.plants.values()),
+        ]
 
 
 def read_findings(path: str | Path) -> list[str]:
@@ -110,3 +145,167 @@ def read_findings(path: str | Path) -> list[str]:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"the audit is damaged: {error}") from error
     return [task.line() for task in tasks.values()]
+
+
+def _differences(tasks: Mapping[str, TaskAudit], others: Mapping[str, TaskAudit], name: str) -> str:
+    """Return on which tasks the accuracy differs significantly from another encoder's."""
+    words: dict[str, list[str]] = {"higher": [], "lower": []}
+    for task in sorted(tasks.keys() & others.keys()):
+        found = tasks[task].difference_from(others[task])
+        if found.verdict in words:
+            values = f"{percent(found.before)} to {percent(found.after)} %"
+            words[found.verdict].append(f"{task} ({values})")
+    parts = [f"{word}: {', '.join(found) or 'none'}" for word, found in words.items()]
+    return f"significant differences from {name}: {'; '.join(parts)}"
+
+
+def _row(task: TaskAudit) -> list[str]:
+    return [
+        task.title,
+        task.verdict,
+        _learned(task),
+        *percents(task.accuracy, task.knn),
+        f"{percent(task.floor)} {task.floor_of}",
+        percent(task.ceiling),
+    ]
+
+
+def _learned(task: TaskAudit) -> str:
+    if task.learned is None or task.learned_low is None or task.learned_high is None:
+        return "none"
+    low, high = 100 * task.learned_low, 100 * task.learned_high
+    return f"{100 * task.learned:.0f} [{low:.0f}, {high:.0f}]"
+
+
+def advice(result: Audit) -> tuple[str, ...]:
+    """Return what to try next: another readout, views, method, loss, more training, other data."""
+    steps: list[str] = []
+    if names := _select(result, "hidden"):
+        steps.append(_readout(result, names))
+    if behind := _select(result, "lost", "weakened", "not learned"):
+        steps += [_views(result, behind), _method(result)]
+        steps += _loss(result)
+        steps.append(_training(result, behind))
+    if names := _select(result, "unclear"):
+        steps.append(
+            f"Data: the interval of {_join(names)} holds several verdicts. Score on more "
+            f"{result.kind}."
+        )
+    if names := _select(result, "not separable"):
+        steps.append(
+            f"Data: floor and ceiling nearly meet for {_join(names)}, so no share can be given. "
+            f"Score on more {result.kind}, or compare the wide readout with the floors: "
+            f"{_wide_probe(result)}"
+        )
+    if names := _select(result, "easy"):
+        steps.append(
+            f"Data: {_join(names)} is easy, since features that are not trained predict it too. "
+            f"Audit harder features, with other labels or `{option('plant')}`."
+        )
+    if not steps:
+        steps.append(
+            f"Nothing asked about is missing: plant harder features with `{option('plant')}`."
+        )
+    return tuple(steps)
+
+
+def _readout(result: Audit, names: Sequence[str]) -> str:
+    """Return how to read features that are hidden by pooling."""
+    tasks = [result.tasks[name] for name in names]
+    stages = _join(
+        sorted({str(t.best_stage) if t.wide is None else "the wide features" for t in tasks})
+    )
+    verb = "is" if len(names) == 1 else "are"
+    return (
+        f"Readout: {_join(names)} {verb} in {stages}, not in the audited features; take the wide "
+        f"readout: {_wide_probe(result)}"
+    )
+
+
+def _wide_probe(result: Audit) -> str:
+    """Return how to measure the wide readout."""
+    command = result.wide_probe
+    return "in Python, `probe(features='wide')`" if command is None else f"`{command}`"
+
+
+def _views(result: Audit, behind: Sequence[str]) -> str:
+    """Return views that keep the features, measured where possible."""
+    for name in behind:
+        effects = result.explanations.get(name)
+        if effects is None or not effects.is_readable:
+            continue
+        if effects.keeps is not None:
+            command = effects.command(result.encoder, result.fitted_on) if result.settings else None
+            command = command or option("views", effects.keeps)
+            return f"Views: {effects.cause or effects.views} removes {name}. Train with `{command}`"
+    reason = "Views: an encoder drops the features that views change."
+    if "views" not in result.settings:
+        return f"{reason} Train with views that leave {_join(behind)} as it is."
+    other = "gentle" if result.settings["views"] != "gentle" else "expert"
+    return (
+        f"{reason} Train with `{option('views', other)}` in place of `{result.settings['views']}` "
+        f"and compare that run with this one by `{option('compare')}`, on {_join(behind)}."
+    )
+
+
+def _method(result: Audit) -> str:
+    settings = result.settings
+    if "method" not in settings:
+        return (
+            "Method: another objective weighs features differently. Train one on the same "
+            f"{result.kind} and compare it with this encoder by `{option('compare')}`."
+        )
+    return (
+        f"Method: objectives weigh features differently. Train with another `{option('method')}` "
+        f"than `{settings['method']}` and compare that run with this one by `{option('compare')}`."
+    )
+
+
+def _loss(result: Audit) -> list[str]:
+    steps = []
+    for name, direction in _LOSS_SETTINGS.items():
+        value = result.settings.get(name)
+        if value is not None:  # None: not resolved, because the run did not start
+            steps.append(
+                f"Loss: a {direction} `{name}` than {value:g} contrasts finer differences between "
+                f"{result.kind}; set it in a `{option('config')}` file."
+            )
+    return steps
+
+
+def _training(result: Audit, behind: Sequence[str]) -> str:
+    """Return whether longer training is likely to help, by the checkpoints if they were audited.
+
+    They have to cover all tasks that are behind to show that nothing rose.
+    """
+    raise_it = f"raise `{option('epochs')}`" if "epochs" in result.settings else "train for longer"
+    if len(result.checkpoints) >= 2:
+        increasing = _increasing(result.checkpoints)
+        if increasing:
+            return (
+                f"More training: {_join(increasing)} rose over the second half of it; {raise_it}."
+            )
+        if all(task in row for row in result.checkpoints.values() for task in behind):
+            return "More training: nothing rose over the second half of it; more would hardly help."
+    if not result.settings:  # not a run, so without checkpoints
+        return "More training: features that are learned late need it; train for longer."
+    return (
+        f"More training: `{option('all_checkpoints')}` shows whether the learned share was still "
+        f"rising; if so, {raise_it}."
+    )
+
+
+def _increasing(checkpoints: Mapping[int, Mapping[str, TaskAudit]]) -> list[str]:
+    """Return the tasks whose learned share rose over the second half of training."""
+    end = max(checkpoints)
+    half = max((epoch for epoch in checkpoints if 2 * epoch <= end), default=min(checkpoints))
+    before, last = checkpoints[half], checkpoints[end]
+    return [task for task in last if last[task].share > before[task].share + _MIN_INCREASE]
+
+
+def _select(result: Audit, *words: str) -> list[str]:
+    return [name for name, task in result.tasks.items() if task.verdict in words]
+
+
+def _join(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from widefield.cli.output import Notes, print_json, print_line, print_table
+from widefield.cli.output import Notes, print_json, print_line, print_result
 from widefield.cli.signature import Json, like
 
 
@@ -20,16 +20,7 @@ def classify(*, out: Path, json: Json = False, **arguments: Any) -> None:
         files = {"out": str(out)} if page is None else {"out": str(out), "page": str(page)}
         print_json({**result.to_json(), **files})
         return
-    for table in result.tables():
-        print_table(*table)
-    for line in result.lines():
-        print_line(line)
-    for path in result.suggested:
-        print_line(f"label next: {path}")
-    notes.print_others(result.notes)
+    print_result(result, notes)
     if page is not None:
         print_line(f"{page}: the least certain predictions, to be corrected")
-    print_line(
-        f"{out}: {len(result.paths)} predictions from {len(result.labels)}"
-        f"{' labels' if page is not None else ''}"
-    )
+    print_line(f"{out}: the prediction of each example")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from widefield.cli.output import Notes, print_json, print_line
+from widefield.cli.output import Notes, print_json, print_line, print_result
 from widefield.cli.signature import Json, like
 
 
@@ -20,5 +20,5 @@ def embed(*, out: Path, json: Json = False, **arguments: Any) -> None:
         values = {"out": str(out), "examples": n, "dim": dim, "tasks": tasks}
         print_json({**values, "notes": list(embedding.notes)})
     else:
-        notes.print_others(embedding.notes)
+        print_result(embedding, notes)
         print_line(f"{out}: {n} x {dim} features")

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from widefield.cli.help import grouped
-from widefield.cli.output import print_json, print_line, print_table
+from widefield.cli.output import print_json, print_line, print_tables
 from widefield.core.errors import option
+from widefield.report.tables import ResultTable
 
 if TYPE_CHECKING:
     from widefield_labs.lab import Lab, Result
@@ -56,7 +57,8 @@ def lab(
         if json:
             print_json(known)
         else:
-            print_table("labs", ["name", "claim"], [list(row) for row in known.items()])
+            rows = [list(row) for row in known.items()]
+            print_tables(ResultTable(title="labs", columns=["name", "claim"], rows=rows))
         return
     check_name("lab", name, tuple(known))
     if parameters:
@@ -94,7 +96,7 @@ def _print_parameters(lab: "Lab", *, json: bool) -> None:
         return
     print_line(f"{lab.name}: {lab.claim}\n\n{lab.explanation}\n")
     rows = [[option(p.name), str(p.default), allowed(p.annotation)] for p in known]
-    print_table("", ["parameter", "default", "range"], rows)
+    print_tables(ResultTable(columns=["parameter", "default", "range"], rows=rows))
 
 
 def _print_result(result: "Result") -> None:
@@ -103,6 +105,7 @@ def _print_result(result: "Result") -> None:
         [c.claim, f"{c.measured:.4g}", str(c.predicted), "yes" if c.holds else "NO"]
         for c in result.checks
     ]
-    print_table("", ["claim", "measured", "predicted", "holds"], rows)
+    columns = ["claim", "measured", "predicted", "holds"]
+    print_tables(ResultTable(columns=columns, rows=rows))
     for note in result.notes:
         print_line(f"note: {note}")

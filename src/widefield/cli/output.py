@@ -2,21 +2,13 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from widefield.core.names import printable
 
 if TYPE_CHECKING:
-    from widefield.report.tables import TabularResult
-
-_MAX_WIDTH = 10_000
-"""Width of tables in a file, which has no limit."""
+    from widefield.report.tables import ResultTable, TabularResult
 
 
 def print_json(values: Mapping[str, Any]) -> None:
@@ -50,29 +42,16 @@ class Notes:
 
 def print_result(result: "TabularResult", notes: Notes) -> None:
     """Print the tables of a result, and its notes."""
-    for table in result.tables():
-        if table.columns:
-            print_table(table.title, table.columns, table.rows)
-        for line in table.notes:
-            print_line(line)
+    print_tables(*result.tables())
     notes.print_others(result.notes)
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on stdout; the first column is text, the others are numbers.
+def print_tables(*tables: "ResultTable") -> None:
+    """Print tables on stdout; long cells are folded in a terminal and complete in a file."""
+    from rich.console import Console
 
-    Long cells are folded in a narrow terminal and complete in a file.
-    """
-    table = Table(title=_text(title), title_justify="left", box=box.SIMPLE_HEAD)
-    for i, column in enumerate(columns):
-        justify: Literal["left", "right"] = "left" if i == 0 else "right"
-        table.add_column(_text(column), justify=justify, overflow="fold")
-    for row in rows:
-        table.add_row(*map(_text, row))
-    width = None if sys.stdout.isatty() else _MAX_WIDTH
-    Console(width=width).print(table)
+    from widefield.report.tables import FILE_WIDTH
 
-
-def _text(text: str) -> Text:
-    """Return literal text, because names may look like rich's markup or an emoji."""
-    return Text(printable(text))
+    console = Console(width=None if sys.stdout.isatty() else FILE_WIDTH)
+    for table in tables:
+        table.print_to(console)

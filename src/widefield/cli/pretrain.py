@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from widefield.cli.config import Config, settings_of
-from widefield.cli.output import Notes, print_json, print_line
+from widefield.cli.output import Notes, print_json, print_result
 from widefield.cli.recipe_options import check_settings, with_options
 from widefield.cli.signature import Json, like
 from widefield.core.names import printable
@@ -42,9 +42,10 @@ def pretrain(
     from widefield.workflows.pretrain import pretrain as call
 
     keep_freed_memory()
+    notes = Notes()
     try:
         done = call(
-            data, out=out, recipe=settings, resume=resume, on_note=Notes().on_note, **arguments
+            data, out=out, recipe=settings, resume=resume, on_note=notes.on_note, **arguments
         )
     except (KeyboardInterrupt, SystemExit):
         rank, _ = rank_and_world()
@@ -68,5 +69,4 @@ def pretrain(
             }
         )
         return
-    for line in done.lines():
-        print_line(line)
+    print_result(done, notes)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from widefield.report.atlas import atlas
 from widefield.report.pages import render
+from widefield.report.tables import ResultTable
 
 MAX_PAGE_BYTES = 15_000_000
 """Size limit of a page, in bytes."""
@@ -85,8 +86,8 @@ class ExplorePage:
     """Coordinates of each image on the map, [n, 2]; None for a page without a map."""
     neighbors: NDArray[np.int64] | None = None
     """Nearest neighbors of each image, nearest first, [n, k]."""
-    table: Sequence[Sequence[str]] = ()
-    """Scores under the summary, the header first."""
+    tables: Sequence[ResultTable] = ()
+    """Below the summary."""
     example: str = "image"
     """Noun for one example."""
     notes: Sequence[str] = ()

@@ -1,9 +1,20 @@
-"""Results as tables, which the command line prints and a notebook shows."""
+"""Results as tables, which the command line prints and notebooks and pages show."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from io import StringIO
+from typing import Literal
 
 from markupsafe import Markup, escape
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from widefield.core.names import printable
+
+FILE_WIDTH = 10_000
+"""Characters of a line where there is no terminal: cells are complete."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,30 +22,50 @@ class ResultTable:
     """A title, a table and lines of text below it.
 
     Example:
-        >>> ResultTable(title="run", columns=["task", "%"], rows=[["a<b", "9"]]).html()[:67]
-        '<p><b>run</b></p><table cellpadding="6"><tr><th>task</th><th>%</th>'
+        >>> ResultTable(title="run", columns=["task", "%"], rows=[["a<b", "9"]]).html()[:62]
+        Markup('<p><b>run</b></p><table class="scored"><tr><th>task</th><th>%<')
     """
 
-    title: str
+    title: str = ""
     columns: Sequence[str] = ()
     """The first column is text, the others are numbers; without columns there is no table."""
     rows: Sequence[Sequence[str]] = ()
-    notes: Sequence[str] = ()
+    lines: Sequence[str] = ()
 
-    def html(self) -> str:
-        """Return the table for Jupyter; every word is escaped."""
-        parts = [Markup("<p><b>{}</b></p>").format(self.title)]
+    def html(self) -> Markup:
+        """Return title, table and lines for a notebook or a page; every word is escaped."""
+        parts = [Markup("<p><b>{}</b></p>").format(self.title)] if self.title else []
         if self.columns:
             cells = [_row("th", self.columns), *(_row("td", row) for row in self.rows)]
-            parts.append(Markup('<table cellpadding="6">{}</table>').format(Markup("").join(cells)))
-        parts += [Markup("<p>{}</p>").format(line) for line in self.notes]
-        return str(Markup("").join(parts))
+            parts.append(Markup('<table class="scored">{}</table>').format(Markup("").join(cells)))
+        return Markup("").join([*parts, *map(Markup("<p>{}</p>").format, self.lines)])
+
+    def print_to(self, console: Console) -> None:
+        """Print title, table and lines as plain text; long cells are folded to the width."""
+        if self.columns:
+            console.print(self._table())
+        elif self.title:
+            _print_line(self.title, console)
+        for line in self.lines:
+            _print_line(line, console)
+
+    def _table(self) -> Table:
+        table = Table(title=_text(self.title), title_justify="left", box=box.SIMPLE_HEAD)
+        for i, column in enumerate(self.columns):
+            justify: Literal["left", "right"] = "left" if i == 0 else "right"
+            table.add_column(_text(column), justify=justify, overflow="fold")
+        for row in self.rows:
+            table.add_row(*map(_text, row))
+        return table
 
 
 class TabularResult:
-    """What a call returns: the same tables on the command line and in Jupyter."""
+    """What a call returns: the same tables on the command line, in Jupyter and on its page.
 
-    notes: Sequence[str]
+    Dataclasses of this class leave their own repr out.
+    """
+
+    notes: Sequence[str] = ()
     """Notes on the data and the encoder."""
 
     def tables(self) -> Sequence[ResultTable]:
@@ -43,23 +74,30 @@ class TabularResult:
 
     def _repr_html_(self) -> str:
         """Return tables and notes, for Jupyter."""
-        notes = Markup("").join(Markup("<p>{}</p>").format(note) for note in self.notes)
-        return "".join(table.html() for table in self.tables()) + str(notes)
+        tables = (*self.tables(), ResultTable(lines=self.notes))
+        return str(Markup("").join(table.html() for table in tables))
 
-
-def notebook_html(
-    title: str,
-    columns: Sequence[str] = (),
-    rows: Iterable[Sequence[str]] = (),
-    lines: Iterable[str] = (),
-) -> str:
-    """Return a heading, a table and lines of text for Jupyter."""
-    return ResultTable(title=title, columns=columns, rows=[*rows], notes=[*lines]).html()
+    def __repr__(self) -> str:
+        """Return the tables as text: the arrays of a result would fill the screen."""
+        text = StringIO()
+        for table in self.tables():
+            table.print_to(Console(file=text, width=FILE_WIDTH))
+        return text.getvalue().rstrip()
 
 
 def _row(tag: str, cells: Sequence[str]) -> Markup:
     filled = Markup("").join(Markup(f"<{tag}>{escape(cell)}</{tag}>") for cell in cells)
     return Markup("<tr>{}</tr>").format(filled)
+
+
+def _text(text: str) -> Text:
+    """Return literal text, because names may look like rich's markup or an emoji."""
+    return Text(printable(text))
+
+
+def _print_line(text: str, console: Console) -> None:
+    # The terminal wraps it, so that a command is copied as one line.
+    console.print(_text(text), soft_wrap=True)
 
 
 def percent(share: float) -> str:

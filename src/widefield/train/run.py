@@ -2,7 +2,7 @@
 
 import copy
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -17,7 +17,7 @@ from widefield.metrics import Health
 from widefield.probes.comparison import Comparison
 from widefield.probes.monitor import Monitor
 from widefield.probes.wide import fit_on_dataset
-from widefield.report.tables import notebook_html
+from widefield.report.tables import ResultTable, TabularResult
 from widefield.train.adversary import adversary_log
 from widefield.train.build import DataInfo, build, check_view_policy, warmup_epochs
 from widefield.train.checkpoint import save_sharded
@@ -45,13 +45,13 @@ def checkpoint_interval(minutes: float, save_seconds: float) -> float:
     return max(60 * minutes, save_seconds / MAX_SAVE_SHARE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pretrained:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Pretrained(TabularResult):
     """Result of a pretraining run; a path-like object of its folder."""
 
     run: Path
     """Folder of the run."""
-    encoder: Encoder = field(repr=False)
+    encoder: Encoder
     steps: int
     """Optimizer steps of the run, over all resumes."""
     images_per_second: float
@@ -71,13 +71,13 @@ class Pretrained:
         """Return the folder of the run."""
         return str(self.run)
 
-    def lines(self) -> list[str]:
-        """Return what `widefield pretrain` prints at the end, at most six lines.
+    def tables(self) -> list[ResultTable]:
+        """Return at most six lines.
 
         The first is the answer and the last the next command; the page of the run has more.
         """
         found, health = self.comparison, self.health.line()
-        answer = [health] if found is None else [found.answer()]
+        answer = health if found is None else found.answer()
         details = [] if found is None else [health, *found.lines()[1:2]]
         if found is not None and found.linear:
             details.insert(0, found.lines()[0])
@@ -86,12 +86,8 @@ class Pretrained:
         work = f"{self.steps} steps, {self.images_per_second:,.0f} examples/s"
         page = f"{self.run / 'report.html'}: curves, views and scores of this run; {work}"
         place = page if self.finished else f"{self.run}: {work}"
-        return [*answer, *details, place, f"next: {self.next_command}"]
-
-    def _repr_html_(self) -> str:
-        """Return what `widefield pretrain` prints, for Jupyter."""
-        answer, *lines = self.lines()
-        return notebook_html(answer, lines=lines)
+        lines = [*details, place, f"next: {self.next_command}"]
+        return [ResultTable(title=answer, lines=lines)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ def classify_page(result: Classification, dataset: Dataset, *, seed: int) -> str
     return ExplorePage(
         title=_title(result, dataset),
         summary=_summary(result, dataset),
-        table=_scores(result),
+        tables=result.tables(),
         images=rendered(shown),
         sizes=file_sizes(shown),
         example=dataset.kind.removesuffix("s"),
@@ -73,22 +73,6 @@ def _summary(result: Classification, dataset: Dataset) -> str:
         f"{n} classified from {given}: accuracy {value} %, from {low} to {high} %, "
         f"{result.floor_lines()[0]}."
     )
-
-
-def _scores(result: Classification) -> list[list[str]]:
-    checked, calibration = result.cross_validation, result.calibration
-    if checked is None or calibration is None:
-        return []
-    floors = [(f"accuracy of {name}", floor.before) for name, floor in result.floors.items()]
-    values = [
-        ("accuracy of the features", checked.value),
-        *floors,
-        ("mean over classes", checked.balanced),
-        ("mean probability of the predicted class", calibration.confidence),
-        ("expected calibration error", calibration.error),
-    ]
-    rows = [[name, f"{100 * value:.1f}"] for name, value in values]
-    return [["cross-validated on the labels", "%"], *rows]
 
 
 def _least_certain(result: Classification) -> list[NDArray[np.int64]]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from widefield.core.files import checked_output, write_atomically
 from widefield.probes.outcome import Outcome
 from widefield.probes.paired import PairedDifference
-from widefield.report.tables import notebook_html, percents
+from widefield.report.tables import ResultTable, TabularResult, percents
 
 PREDICTION_FORMATS = (".parquet", ".csv")
 """Formats of a file of predictions."""
@@ -35,8 +35,8 @@ class Calibration:
     """Expected calibration error with ten bins (Guo et al. 2017, equation 3)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Classification:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Classification(TabularResult):
     """Predicted classes, numbers or labels of every image."""
 
     encoder: str
@@ -132,21 +132,24 @@ class Classification:
         write = pyarrow.csv.write_csv if path.suffix == ".csv" else pq.write_table
         write_atomically(path, lambda temp_path: write(pa.table(columns), temp_path))
 
-    def tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
-        """Return the cross-validated score of each class or label: title, columns and rows."""
+    def tables(self) -> list[ResultTable]:
+        """Return the cross-validated score of each class or label, and that of all."""
+        title = f"{self.encoder}: {len(self.paths)} predictions from {len(self.labels)} labels"
+        lines = [*self._lines(), *(f"label next: {path}" for path in self.suggested)]
         checked = self.cross_validation
         if checked is None or self.kind == "number":
-            return []
-        title = f"{self.encoder}, cross-validated on"
+            return [ResultTable(title=title, lines=lines)]
         if self.kind == "labels":
             columns = ["label", "share %", "average precision  [95 %]"]
             rows = [
                 [name, *percents(part.chance), _span(part, ".3f", gap="  ")]
                 for name, part in checked.parts.items()
             ]
-            return [(f"{title} {len(checked)} examples", columns, rows)]
-        columns = ["class", "labels", "recall %", "most often confused with", "predicted"]
-        return [(f"{title} {len(self.labels)} labels", columns, self._class_rows(checked))]
+        else:
+            columns = ["class", "labels", "recall %", "most often confused with", "predicted"]
+            rows = self._class_rows(checked)
+        title = f"{title}, cross-validated"
+        return [ResultTable(title=title, columns=columns, rows=rows, lines=lines)]
 
     def _class_rows(self, checked: Outcome) -> list[list[str]]:
         assert self.calibration is not None
@@ -162,7 +165,7 @@ class Classification:
             for k, (name, part) in enumerate(checked.parts.items())
         ]
 
-    def lines(self) -> list[str]:
+    def _lines(self) -> list[str]:
         """Return the cross-validated score, how it compares with the floors, and calibration."""
         checked = self.cross_validation
         if checked is None:
@@ -201,12 +204,6 @@ class Classification:
             f"mean probability of the predicted classes {confidence} %, expected calibration error "
             f"{error} %"
         ]
-
-    def _repr_html_(self) -> str:
-        """Return the tables and lines, for Jupyter."""
-        title = f"{self.encoder}: {len(self.paths)} predictions from {len(self.labels)} labels"
-        tables = [notebook_html(*table) for table in self.tables()]
-        return "".join([*tables, notebook_html(title, lines=(*self.lines(), *self.notes))])
 
 
 def calibration(

@@ -14,6 +14,7 @@ from widefield.inference.splits import training_data
 from widefield.methods import CEILING
 from widefield.probes.outcome import Outcome
 from widefield.report import AccuracyTable
+from widefield.report.tables import ResultTable, TabularResult, percent
 from widefield.train.run import Pretrained
 from widefield.train.run_dir import RunFolder
 from widefield.workflows.pretrain import pretrain
@@ -61,8 +62,8 @@ MOTION_PRESET = Preset(
 COLUMNS = ("pixels", "random encoder", DEFAULT_METHOD, CEILING)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Demo:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Demo(TabularResult):
     """Scores of a demo, and its report."""
 
     folder: Path
@@ -71,6 +72,24 @@ class Demo:
     """Task -> column -> score."""
     pretrained: Pretrained
     seconds: float
+
+    def tables(self) -> list[ResultTable]:
+        """Return the accuracies, and the health of the features."""
+        rows = [
+            [task, *(percent(row[column].value) for column in COLUMNS)]
+            for task, row in self.table.items()
+        ]
+        return [
+            ResultTable(
+                title="linear-probe accuracy on held-out examples, %",
+                columns=["task", *COLUMNS],
+                rows=rows,
+                lines=[
+                    self.pretrained.health.line(),
+                    f"report: {self.report}  ({self.seconds:.0f} s)",
+                ],
+            )
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield demo --json` prints them."""

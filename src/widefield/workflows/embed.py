@@ -17,15 +17,15 @@ from widefield.inference.features import FeatureKind
 from widefield.inference.frozen import opened
 from widefield.inference.open_encoder import EncoderSpec
 from widefield.metrics.graph import load_faiss
-from widefield.report.tables import notebook_html
+from widefield.report.tables import ResultTable, TabularResult
 
 _FORMATS = (".npz", ".parquet")
 INDEX_FILES = ("index.faiss", "rows.parquet")
 """Files of a folder of embeddings."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Embedding:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Embedding(TabularResult):
     """Features of every example, in the data's stable order."""
 
     features: np.ndarray
@@ -54,11 +54,12 @@ class Embedding:
         """Return the device, which is the CPU."""
         return self.features.__dlpack_device__()
 
-    def _repr_html_(self) -> str:
-        """Return the shape and the tasks as a table, for Jupyter."""
+    def tables(self) -> list[ResultTable]:
+        """Return the shape and the tasks."""
         n, dim = self.features.shape
         rows = [[task, str(len(names))] for task, names in self.classes.items()]
-        return notebook_html(f"{n:,} x {dim} features", ["task", "classes"], rows, self.notes)
+        columns = ["task", "classes"] if rows else []
+        return [ResultTable(title=f"{n:,} x {dim} features", columns=columns, rows=rows)]
 
     def save(self, path: str | Path) -> None:
         """Write `.npz` (features, index, path, one array a task) or `.parquet` (a row each).

@@ -34,8 +34,9 @@ def explore_page(found: Exploration, *, seed: int) -> str:
         Coloring(name=t, values=data.classes[t], ids=y, role="task") for t, y in data.labels.items()
     ]
     return ExplorePage(
-        title=_title(found),
-        summary=_summary(found),
+        title=f"{data.spec} by {found.encoder}: {_to_check(found)}",
+        summary=f"{len(data):,} {data.kind}: {_to_check(found)}.",
+        tables=found.tables(),
         images=rendered(data),
         example=one,
         paths=data.paths,
@@ -62,10 +63,10 @@ def explore_page(found: Exploration, *, seed: int) -> str:
     ).html()
 
 
-def _title(found: Exploration) -> str:
-    """Return what there is to check, in one sentence."""
+def _to_check(found: Exploration) -> str:
+    """Return how much there is to check, in words."""
     counts = {
-        "label": _labels_to_check(found),
+        "label": sum(len(suspects.rows) for suspects in found.suspects.values()),
         "group": len(found.duplicates),
         "outlier": len(found.outliers),
     }
@@ -74,25 +75,7 @@ def _title(found: Exploration) -> str:
         for one, count in counts.items()
         if count
     ]
-    return f"{found.dataset.spec} by {found.encoder}: {', '.join(parts) or 'nothing'} to check"
-
-
-def _summary(found: Exploration) -> str:
-    parts = [
-        counted(len(found.typical), "cluster"),
-        counted(len(found.duplicates), "group") + " of near-duplicates",
-        counted(len(found.outliers), "outlier"),
-    ]
-    poor = len({row for rows in found.quality.values() for row in rows.tolist()})
-    if poor:
-        parts.append(counted(poor, "image") + " of poor quality")
-    if found.suspects:
-        parts.append(counted(_labels_to_check(found), "label") + " to check")
-    return f"{len(found.dataset):,} {found.dataset.kind}: {', '.join(parts[:-1])} and {parts[-1]}."
-
-
-def _labels_to_check(found: Exploration) -> int:
-    return sum(len(suspects.rows) for suspects in found.suspects.values())
+    return f"{', '.join(parts) or 'nothing'} to check"
 
 
 def file_sizes(data: Dataset) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from widefield.core.files import write_atomically
 from widefield.data import Dataset
 from widefield.metrics import Graph, Suspects, neighbor_distance
-from widefield.report.tables import notebook_html
+from widefield.report.tables import ResultTable, TabularResult, percent
 
 TABLES = ("neighbors", "duplicates", "outliers", "clusters", "quality", "suspects")
 TABLE_FORMATS = (".parquet", ".csv")
@@ -24,8 +24,8 @@ _TABLE_NEIGHBORS = 10
 """Neighbors of each image in the table."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exploration:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Exploration(TabularResult):
     """Clusters, near-duplicates, outliers and suspected labels, as rows of `dataset`."""
 
     encoder: str
@@ -73,7 +73,29 @@ class Exploration:
             "notes": list(self.notes),
         }
 
-    def tables(self) -> dict[str, pa.Table]:
+    def tables(self) -> list[ResultTable]:
+        """Return the numbers of what was found."""
+        found = {
+            "clusters": len(self.typical),
+            "groups of near-duplicates": len(self.duplicates),
+            "outliers": len(self.outliers),
+            **{f"{name} {self.dataset.kind}": len(rows) for name, rows in self.quality.items()},
+            **{f"labels of {task} to check": len(s.rows) for task, s in self.suspects.items()},
+        }
+        return [
+            ResultTable(
+                title=f"{self.encoder} on {len(self.dataset):,} {self.dataset.kind}",
+                columns=["found", "number"],
+                rows=[[name, f"{count:,}"] for name, count in found.items()],
+                lines=[
+                    f"kNN accuracy of {task} {percent(suspects.agreement)} % on "
+                    f"{self.checked(task)}: the lower, the weaker the evidence on its labels"
+                    for task, suspects in self.suspects.items()
+                ],
+            )
+        ]
+
+    def data_tables(self) -> dict[str, pa.Table]:
         """Return each of `TABLES` by its name; `suspects` is left out without labels."""
         paths = np.array(self.dataset.paths, dtype=object)
         k = min(_TABLE_NEIGHBORS, self.graph.k)
@@ -128,21 +150,9 @@ class Exploration:
 
     def save_tables(self, folder: str | Path) -> None:
         """Write each table to `folder` as Parquet and CSV, and remove those of an earlier call."""
-        tables = self.tables()
+        tables = self.data_tables()
         for name, table in tables.items():
             write_atomically(Path(folder, f"{name}.parquet"), partial(pq.write_table, table))
             write_atomically(Path(folder, f"{name}.csv"), partial(pyarrow.csv.write_csv, table))
         for name, suffix in product(set(TABLES) - tables.keys(), TABLE_FORMATS):
             Path(folder, name + suffix).unlink(missing_ok=True)
-
-    def _repr_html_(self) -> str:
-        """Return the numbers of what was found as a table, for Jupyter."""
-        found = self.to_json()
-        names = ("clusters", "duplicate_groups", "outliers")
-        rows = [[name.replace("_", " "), str(found[name])] for name in names]
-        rows += [
-            [f"labels of {task} to check", str(info["count"])]
-            for task, info in found["suspected_labels"].items()
-        ]
-        title = f"{self.encoder} on {len(self.dataset):,} {self.dataset.kind}"
-        return notebook_html(title, ["", "number"], rows, self.notes)

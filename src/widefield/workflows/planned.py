@@ -17,7 +17,7 @@ from widefield.report.tables import ResultTable, TabularResult
 from widefield.train.state import TrainState
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Plan(TabularResult):
     """Estimated memory and time of a run."""
 
@@ -111,7 +111,7 @@ class Plan(TabularResult):
                 title=f"{self.examples:,} examples",
                 columns=["", "MB", "where"],
                 rows=[[name, f"{p.bytes / 1e6:,.1f}", p.place] for name, p in self.parts.items()],
-                notes=[peak, self.time_line(), *([self.scale_line()] if self.scale else [])],
+                lines=[peak, self.time_line(), *([self.scale_line()] if self.scale else [])],
             )
         ]
 

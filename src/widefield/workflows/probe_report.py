@@ -6,7 +6,7 @@ from typing import Any
 
 from widefield.inference.features import FeatureKind
 from widefield.probes.outcome import Outcome
-from widefield.report.tables import notebook_html, percents
+from widefield.report.tables import ResultTable, TabularResult, percents
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +62,8 @@ class ProbedTask:
         return f"{task}: balanced accuracy {balanced} %, lowest recall {lowest} % ({worst})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProbeReport:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ProbeReport(TabularResult):
     """Outcomes on every task, and what they were measured on."""
 
     encoder: str
@@ -101,33 +101,39 @@ class ProbeReport:
         classes = {n: t for n, t in self.tasks.items() if t.score.measure == "accuracy"}
         return classes, {n: t for n, t in self.tasks.items() if n not in classes}
 
-    def tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
-        """Return a title, the columns and the rows of classes, and of numbers and labels."""
+    def tables(self) -> list[ResultTable]:
+        """Return the outcomes of classes, and of numbers and labels, and how they were measured."""
         title = f"{self.encoder}, scored on {self.scored_on}"
         heads = (
             (["task", "linear-probe accuracy %  [95 %]", "kNN accuracy %"], " %"),
             (["target", "ridge probe  [95 %]"], ""),
         )
-        return [
-            (title, self._columns(tasks, *head), self._rows(tasks))
+        tables = [
+            ResultTable(title=title, columns=_columns(tasks, *head), rows=_rows(tasks))
             for tasks, head in zip(self._by_measure(), heads, strict=True)
             if tasks
         ]
+        return [*tables, ResultTable(lines=self._lines())]
 
-    def _columns(self, tasks: dict[str, ProbedTask], first: Sequence[str], unit: str) -> list[str]:
-        task = next(iter(tasks.values()))
-        wide = [] if task.wide is None else [f"wide features{unit}"]
-        return [*first, *wide, *(f"floor: {name}{unit}" for name in task.floor)]
+    def _lines(self) -> list[str]:
+        chosen = "L2 strength chosen on a fifth of these"
+        count = self.train_test_overlap
+        return [
+            *(task.line(name) for name, task in self._by_measure()[0].items()),
+            f"{self.features} features, fitted on {self.fitted_on}; {chosen}",
+            *(
+                [f"{count} of the scored images were in the encoder's training data"]
+                if count
+                else ()
+            ),
+        ]
 
-    def _rows(self, tasks: dict[str, ProbedTask]) -> list[list[str]]:
-        return [row for name, task in tasks.items() for row in task.rows(name)]
 
-    def lines(self) -> list[str]:
-        """Return a line on each task of classes."""
-        return [task.line(name) for name, task in self._by_measure()[0].items()]
+def _columns(tasks: dict[str, ProbedTask], first: Sequence[str], unit: str) -> list[str]:
+    task = next(iter(tasks.values()))
+    wide = [] if task.wide is None else [f"wide features{unit}"]
+    return [*first, *wide, *(f"floor: {name}{unit}" for name in task.floor)]
 
-    def _repr_html_(self) -> str:
-        """Return the tables and lines, for Jupyter."""
-        tables = [notebook_html(*table) for table in self.tables()]
-        title = f"{self.features} features, fitted on {self.fitted_on}"
-        return "".join([*tables, notebook_html(title, lines=(*self.lines(), *self.notes))])
+
+def _rows(tasks: dict[str, ProbedTask]) -> list[list[str]]:
+    return [row for name, task in tasks.items() for row in task.rows(name)]

@@ -50,7 +50,7 @@ _FEATURE_WEIGHT, _ALL_WEIGHT = 1.0, 3.0
 """Weight of the loss of a single feature, and of all directions."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Recovery(TabularResult):
     """A run's encoder, trained further, and what its pooled features hold now."""
 
@@ -117,7 +117,7 @@ class Recovery(TabularResult):
                 title=f"linear-probe accuracy of {self.run}, %",
                 columns=["task", "pooled, before", "pooled, after", "wide, before"],
                 rows=rows,
-                notes=[f"{name}: {found.line()}" for name, found in self.changes.items()]
+                lines=[f"{name}: {found.line()}" for name, found in self.changes.items()]
                 + [*self.missed],
             )
         ]

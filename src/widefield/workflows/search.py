@@ -30,7 +30,7 @@ from widefield.version import __version__
 from widefield.workflows.explore_page import file_sizes, rendered
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Nearest(TabularResult):
     """The examples nearest to a query, the nearest first."""
 

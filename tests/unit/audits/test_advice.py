@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from made_audit import audited, task
-from widefield.audits.advice import advice
+from widefield.audits.result import advice
 from widefield.config.recipes import make_recipe
 from widefield.config.resolve import RunContext, resolve
 from widefield.core.errors import command_line

@@ -4,13 +4,16 @@ import re
 
 import pytest
 
-from widefield.cli.output import print_table
+from widefield.cli.output import print_tables
+from widefield.report.tables import ResultTable
 
 NAMES = ["[red]x[/red]", "m[/x]", ":cat:", "Pseudomonas_aeruginosa_wildtype_PAO1", "\x1b[31m"]
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> str:
-    print_table(f"{NAMES[0]}, scored on {NAMES[1]}", ["class", NAMES[0]], [[n, n] for n in NAMES])
+    title = f"{NAMES[0]}, scored on {NAMES[1]}"
+    rows = [[name, name] for name in NAMES]
+    print_tables(ResultTable(title=title, columns=["class", NAMES[0]], rows=rows))
     return capsys.readouterr().out
 
 

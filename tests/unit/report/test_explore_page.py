@@ -14,6 +14,7 @@ from PIL import Image
 from widefield.report import explore
 from widefield.report.atlas import atlas
 from widefield.report.explore import Coloring, ExplorePage, ImageGroup, Section
+from widefield.report.tables import ResultTable
 
 HOSTILE = "</script><script>alert('x')</script><img src=x onerror=alert(1)>\"&'\u2028"
 N = 50
@@ -41,7 +42,7 @@ def page(text: str = "plain", images: np.ndarray | None = None) -> ExplorePage:
             Coloring(name=text, values=[text, "b"], ids=np.arange(n) % 3 - 1, role="task"),
             Coloring(name="guess", values=[text], ids=np.zeros(n, int), role="prediction"),
         ],
-        table=[[text, "%"], [text, text]],
+        tables=[ResultTable(title=text, columns=[text, "%"], rows=[[text, text]], lines=[text])],
         sections=[
             Section(
                 name="outliers",

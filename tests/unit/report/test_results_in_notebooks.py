@@ -1,16 +1,19 @@
 """Results as tables in Jupyter: every word is escaped, and the numbers are those of the result."""
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 import widefield
-from made_audit import audited
+from made_audit import audited, whole
 from widefield.core.types import Part
 from widefield.encoders import build_encoder
 from widefield.metrics import Health
+from widefield.report.tables import ResultTable, TabularResult
 from widefield.train.run import Pretrained
 from widefield.workflows.plan import Plan
 
@@ -72,8 +75,34 @@ def test_plan_run_and_audit() -> None:
 
 @pytest.mark.parametrize("cells", [[["a & b", "1"]], []])
 def test_a_table_has_a_row_for_each_list(cells: list[list[str]]) -> None:
-    from widefield.report.tables import notebook_html
-
-    html = notebook_html("t", ["x", "y"], cells, ["l"])
+    html = ResultTable(title="t", columns=["x", "y"], rows=cells, lines=["l"]).html()
     assert html.count("<tr>") == 1 + len(cells)
     assert html.endswith("<p>l</p>")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["audits.result.Audit", "train.run.Pretrained"]
+    + [f"workflows.{name}" for name in ("demo.Demo", "embed.Embedding", "planned.Plan")]
+    + [f"workflows.{name}" for name in ("recover.Recovery", "search.Nearest")]
+    + ["workflows.probe_report.ProbeReport", "workflows.classify_result.Classification"]
+    + ["workflows.explore_result.Exploration"],
+)
+def test_the_text_of_a_result_is_its_tables(name: str) -> None:
+    """The fields of a result hold arrays, weights and pictures."""
+    module, _, result = name.rpartition(".")
+    kind = getattr(import_module(f"widefield.{module}"), result)
+    assert kind.__repr__ is TabularResult.__repr__
+    assert kind._repr_html_ is TabularResult._repr_html_
+
+
+def test_text_and_notebook_show_the_same() -> None:
+    audit = whole(HOSTILE)
+    text, html = repr(audit), audit._repr_html_()
+    assert "<script>" not in html
+    for table in audit.tables():
+        cells = [cell for row in (table.columns, *table.rows, table.lines) for cell in row]
+        assert cells
+        for cell in cells:
+            assert cell in text
+            assert escape(cell) in html
