@@ -37,9 +37,8 @@ from widefield.audits.verdict import TaskAudit, audit_task
 from widefield.core.rng import seeded
 from widefield.data import Dataset
 from widefield.encoders import build_encoder, untrained_like
-from widefield.inference.features import encode
 from widefield.inference.splits import TrainTest
-from widefield.probes import pixels
+from widefield.probes import extract, pixels
 from widefield.probes.floors import constant_outcomes, floors
 from widefield.probes.outcome import Outcome
 from widefield.probes.verdicts import EASY
@@ -51,6 +50,7 @@ Erased = Literal["intact", "output", "everywhere"]
 Truth = Literal["learned", "hidden", "lost", "not learned"]
 
 CPU = torch.device("cpu")
+_extract = partial(extract, device="auto", precision="auto")
 SIDE, TASK = 12, "feature"
 TRAIN, TEST, REFERENCE = 300, 300, 1000
 KNOWN = 0.97
@@ -376,7 +376,7 @@ class Group:
         self.floors = floors(
             lambda encoder: probe_tasks(encoder, self.data, seed=seed),
             pixels=pixels,
-            untrained=[partial(encode, self.base), partial(encode, wide)],
+            untrained=[partial(_extract, self.base), partial(_extract, wide)],
             constant=constant_outcomes(train_set, test_set),
         )[TASK]
 
@@ -393,7 +393,7 @@ class Group:
         perfect = Outcome(values=np.ones(TEST, bool), knn=1.0)
         return audit_task(
             TASK,
-            probe_tasks(partial(encode, encoder), self.data, seed=self.seed)[TASK],
+            probe_tasks(partial(_extract, encoder), self.data, seed=self.seed)[TASK],
             self.floors,
             perfect,
             classes=self.world.classes,
@@ -401,7 +401,7 @@ class Group:
                 cell: (tasks[TASK], self.untrained_stages[cell][TASK])
                 for cell, tasks in stages.items()
             },
-            wide=probe_tasks(partial(encode, wide), self.data, seed=self.seed)[TASK],
+            wide=probe_tasks(partial(_extract, wide), self.data, seed=self.seed)[TASK],
             seed=self.seed,
         )
 
@@ -415,7 +415,7 @@ class Group:
         other = Known(self.network(3))
         many = self.world.data(REFERENCE, _seed(self.world, self.seed, 5))
         data = TrainTest(train=self.data.train, test=many)
-        pooled = probe_tasks(partial(encode, other), data)[TASK].value
+        pooled = probe_tasks(partial(_extract, other), data)[TASK].value
         stages = stage_outcomes(other, data, seed=0)
         return {
             "pooled": round(pooled, 4),

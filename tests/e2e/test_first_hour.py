@@ -26,8 +26,8 @@ from widefield.core.form import InputSpec
 from widefield.data import open_dataset
 from widefield.inference import features
 from widefield.inference import open_encoder as extractor
-from widefield.inference.features import encode
 from widefield.inference.splits import open_train_test
+from widefield.probes import extract
 from widefield.train.next_steps import next_command
 from widefield.train.run_dir import load_recipe
 
@@ -155,7 +155,7 @@ def test_a_setting_is_in_a_run_yaml_if_it_is_in_a_recipe(arrays: Path, command: 
 
 def fails_at_work(encoder: nn.Module, x: Any, *rest: Any, **named: Any) -> Tensor:
     """Compute the features of two examples, by which a command checks its input, and no others."""
-    return encode(encoder, x, *rest, **named) if len(x) == 2 else pytest.fail("work")
+    return extract(encoder, x, *rest, **named) if len(x) == 2 else pytest.fail("work")
 
 
 @pytest.mark.parametrize("words", ["probe E D --train-data D --no-floors", "embed E D --out e.npz",
@@ -174,7 +174,7 @@ def test_timms_names_are_taken_wherever_an_encoder_is(
     if words.startswith("export"):
         return
     assert "tensors found" in err.splitlines()[0]
-    monkeypatch.setattr(features, "encode", fails_at_work)
+    monkeypatch.setattr(features, "extract", fails_at_work)
     line = [word.replace("e.npz", "f.npz").replace("p.csv", "q.csv") for word in line]
     with pytest.raises(pytest.fail.Exception, match="work"):
         command(*line)
@@ -187,7 +187,7 @@ def test_what_was_taken_of_weights_is_said_before_the_work(
 ) -> None:
     weights = resnet_file(Path("w.safetensors"))
     monkeypatch.setattr(extractor, "cached_weights", lambda name: weights)
-    monkeypatch.setattr(features, "encode", fails_at_work)
+    monkeypatch.setattr(features, "extract", fails_at_work)
     line = [{"E": "timm:resnet10t", "D": str(arrays)}.get(word, word) for word in words.split()]
     with pytest.raises(pytest.fail.Exception, match="work"):
         command(*line)

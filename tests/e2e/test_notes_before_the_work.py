@@ -85,7 +85,7 @@ def said_before(command: Command, monkeypatch: pytest.MonkeyPatch, name: str) ->
         work = at_work(features.FeatureExtractor.probe_features, always)
         monkeypatch.setattr(features.FeatureExtractor, "probe_features", work)
     else:
-        monkeypatch.setattr(features, "encode", at_work(features.encode, is_long))
+        monkeypatch.setattr(features, "extract", at_work(features.extract, is_long))
     words, note = COMMANDS[name]
     code, out, err = command(name, *words)
     assert code == 0, err

@@ -38,7 +38,7 @@ from widefield.data.spec import MEMORY
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.overlap import apart
-from widefield.inference.splits import TrainTest, open_train_test, own_group
+from widefield.inference.splits import TrainTest, open_train_test
 from widefield.metrics import describe
 from widefield.probes.compare import IMAGE_COUNTS, cka_if_defined, compare
 from widefield.probes.comparison import Comparison
@@ -127,7 +127,7 @@ def audit(
         data,
         train_data=train_data,
         labels=table,
-        group=own_group(extractor, data, group, labels=table),
+        group=group,
         max_examples=max_examples,
         seed=seed,
         quiet=quiet,

@@ -31,10 +31,10 @@ from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
 from widefield.encoders import Encoder, FeatureMap, Projected
-from widefield.inference.features import FeatureExtractor, encode
+from widefield.inference.features import FeatureExtractor
 from widefield.inference.splits import TrainTest
 from widefield.methods import CEILING
-from widefield.probes import pixels
+from widefield.probes import extract, pixels
 from widefield.probes.features import image_batch
 from widefield.probes.floors import constant_outcomes, floors
 from widefield.probes.label_free import FeatureFunction
@@ -60,6 +60,8 @@ BUDGET: dict[str, Any] = {
 # Chosen by hand. The ranges have equally many examples, so that none is rare.
 _RANGES = 10
 """Ranges of a number that a ceiling is trained to tell apart."""
+
+_encode = partial(extract, device="auto", precision="auto")
 
 _FORMAT = 5
 """Part of every cache key. Increase it when the same settings, or the same readout, give other
@@ -142,7 +144,7 @@ def _ceiling(
         options.log(f"training a supervised ceiling for {task}: {CEILING_STEPS} steps, then cached")
         return train_supervised(extractor.untrained_encoders(sample)[0], dataset, seed=options.seed)
 
-    return _Source("ceiling", lambda images: encode(trained(), images), key)
+    return _Source("ceiling", lambda images: _encode(trained(), images), key)
 
 
 def _untrained_sources(
@@ -166,12 +168,12 @@ def _untrained_sources(
 
 
 def _pooled(network: Untrained, images: Inputs) -> Tensor:
-    return encode(network.pooled, images)
+    return _encode(network.pooled, images)
 
 
 def _wide(network: Untrained, images: Inputs) -> Tensor:
     assert network.wide is not None, "it has stages"
-    return encode(network.wide, images)
+    return _encode(network.wide, images)
 
 
 def _outcomes(source: _Source, *, grade: TrainTest, options: AuditOptions) -> dict[str, Outcome]:
@@ -198,7 +200,7 @@ def check_trainable(extractor: FeatureExtractor, sample: NDArray[Any]) -> None:
     if module is None or isinstance(module, Encoder):  # always trainable
         return
     # Without gradients first: errors that have nothing to do with them are raised as they are.
-    encode(module, sample)
+    _encode(module, sample)
     if not _passes_gradient(module, sample):
         raise ValueError(
             f"no gradient passes {extractor.name}, so that no ceiling can be trained: leave "
@@ -275,7 +277,7 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
         "warmup_epochs": min(1.0, epochs / 10),
         "seed": seed,
     }
-    feature_dim = encode(encoder, dataset.images[:1]).shape[1]
+    feature_dim = _encode(encoder, dataset.images[:1]).shape[1]
     info = RunContext.of(dataset, device=device, feature_dim=feature_dim)
     recipe, _ = resolve("default", settings, info)
     state = build(recipe, DataInfo.of(dataset), device=device, encoder=encoder)
@@ -324,7 +326,7 @@ def _architecture(encoder: nn.Module, sample: NDArray[Any]) -> str:
 
 def _output(encoder: nn.Module, sample: NDArray[Any]) -> list[list[float]]:
     """Return rounded projections of the features, which distinguish modules of equal shapes."""
-    h = encode(encoder, sample).cpu()
+    h = _encode(encoder, sample).cpu()
     column = torch.arange(h.shape[1])
     projected = functional.normalize(h) @ torch.stack([column.cos(), column.sin()], dim=1)
     return [[round(value, 3) for value in row] for row in projected.tolist()]

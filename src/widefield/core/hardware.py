@@ -29,7 +29,7 @@ def choose_precision(wanted: str, device: torch.device) -> Precision:
     """Return the precision `wanted`; auto is bf16 where the hardware supports it, else float32."""
     if wanted == "auto":
         wanted = "bf16" if _has_bf16(device) else "32"
-    return "bf16-mixed" if wanted == "bf16" else "32-true"
+    return "bf16-mixed" if wanted.startswith("bf16") else "32-true"
 
 
 def _has_bf16(device: torch.device) -> bool:

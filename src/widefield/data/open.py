@@ -17,7 +17,7 @@ from widefield.data.examples import Examples
 from widefield.data.groups import grouped
 from widefield.data.labels import LabelTable, labeled
 from widefield.data.open_images import open_images, reason_to_decode
-from widefield.data.open_options import Agree, OpenOptions
+from widefield.data.open_options import DEFAULT_OPTIONS, Agree, OpenOptions
 from widefield.data.open_sounds import open_sounds
 from widefield.data.select import balanced_subset, split_rows
 from widefield.data.source import Data, read_source
@@ -82,25 +82,32 @@ def open_dataset(
         >>> len(dataset), list(dataset.labels)
         (100, ['class', 'digits'])
     """
-    options = OpenOptions(
-        max_examples=max_examples,
-        image_size=image_size,
-        black_white=black_white,
-        eight_bits=eight_bits,
-        seed=seed,
-        held_out=held_out,
-        labels=labels,
-        unlabeled=unlabeled,
-        exclude=exclude,
-        group=group,
-        seconds=seconds,
-        sample_rate=sample_rate,
-        fit=fit,
-        pixels=pixels,
-        memory_budget=memory_budget,
-        agree=agree,
-        progress=progress,
+    return open_with(
+        data,
+        OpenOptions(
+            max_examples=max_examples,
+            image_size=image_size,
+            black_white=black_white,
+            eight_bits=eight_bits,
+            seed=seed,
+            held_out=held_out,
+            labels=labels,
+            unlabeled=unlabeled,
+            exclude=exclude,
+            group=group,
+            seconds=seconds,
+            sample_rate=sample_rate,
+            fit=fit,
+            pixels=pixels,
+            memory_budget=memory_budget,
+            agree=agree,
+            progress=progress,
+        ),
     )
+
+
+def open_with(data: Data, options: OpenOptions) -> Dataset:
+    """Open data as `open_dataset` does, with its options as one value."""
     spec, examples = read_examples(data, options)
     if options.pixels == "encoded" and (reason := reason_to_decode(spec, examples)):
         raise ValueError(
@@ -133,19 +140,8 @@ def read_examples(data: Data, options: OpenOptions) -> tuple[Spec, Examples]:
     return spec, examples
 
 
-def count_of_source(
-    data: Data,
-    labels: LabelTable | None = None,
-    group: str | None = None,
-    exclude: tuple[str, ...] = (),
-) -> int:
+def count_of_source(data: Data, options: OpenOptions = DEFAULT_OPTIONS) -> int:
     """Return the number of examples of a source without decoding it.
-
-    Args:
-        data: as for `open_dataset`.
-        labels: count only examples with all of these labels.
-        group: which examples belong together, for the split.
-        exclude: paths of examples that do not count.
 
     Raises:
         ValueError: it cannot be read.
@@ -155,7 +151,6 @@ def count_of_source(
         >>> count_of_source({"x": np.zeros((3, 8, 8, 1), np.uint8)})
         3
     """
-    options = OpenOptions(labels=labels, group=group, exclude=exclude)
     spec, examples = read_examples(data, options)
     return len(split_rows(examples, spec))
 

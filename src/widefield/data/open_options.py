@@ -63,3 +63,6 @@ class OpenOptions:
     def size(self) -> Size | None:
         """Height and width of the examples; None to take those of the data."""
         return None if self.image_size is None else as_size(self.image_size)
+
+
+DEFAULT_OPTIONS = OpenOptions()

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from rich.console import Console
@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from widefield.core.errors import option
 from widefield.core.form import ANY_FORM, Form, InputSpec
-from widefield.core.hardware import choose_device, choose_precision
+from widefield.core.hardware import choose_device
 from widefield.core.logmel import FrontEnd
-from widefield.core.modes import device_of, on_device
+from widefield.core.modes import device_of
 from widefield.core.names import printable
 from widefield.core.types import (
     ImageSize,
@@ -26,7 +26,10 @@ from widefield.core.types import (
     kind_of,
     parse_size,
 )
-from widefield.data import Dataset, kind_of_source, open_dataset
+from widefield.data import Dataset, kind_of_source
+from widefield.data.open import open_with
+from widefield.data.open_options import DEFAULT_OPTIONS, OpenOptions
+from widefield.data.source import Data
 from widefield.data.spec import BUILT_IN, parse
 from widefield.encoders import (
     Encoder,
@@ -206,12 +209,16 @@ class FeatureExtractor:
             find_stages(encoder, image_batch(images, device_of(encoder)))
 
     def open(
-        self, data: Any, *, like: Dataset | None = None, quiet: bool = False, **options: Any
+        self,
+        data: Data,
+        options: OpenOptions = DEFAULT_OPTIONS,
+        *,
+        like: Dataset | None = None,
+        quiet: bool = False,
     ) -> Dataset:
         """Open data in the form that the encoder expects, or else in that of the dataset `like`.
 
-        The form of `like` fills in what the encoder leaves open. `options` are those of
-        `open_dataset`.
+        The form of `like` fills in what the encoder leaves open.
 
         Raises:
             ValueError: data that cannot be read, or of another kind or other channels.
@@ -221,23 +228,24 @@ class FeatureExtractor:
             form = form.filled(self.readout.config.form)
         others = Form(rate=self._rate_for(data)) if like is None else like.form
         form = form.filled(others)
-        options |= {
-            "image_size": form.size,
-            "sample_rate": form.rate,
-            "black_white": form.black_white,
-            "eight_bits": form.kind == "images" and form.black_white is None,
-            "fit": form.fit or "crop",
-        }
+        options = replace(
+            options,
+            image_size=form.size,
+            sample_rate=form.rate,
+            black_white=form.black_white,
+            eight_bits=form.kind == "images" and form.black_white is None,
+            fit=form.fit or "crop",
+        )
         try:
             with images_progress(quiet, "reading images") as progress:
-                dataset = open_dataset(data, progress=progress, **options)
+                dataset = open_with(data, replace(options, progress=progress))
         except ValueError:
             self._check_kind(*kind_of_source(data))  # a more specific message
             raise
         self._check_kind(dataset.spec, dataset.kind)
         return _with_channels(dataset, form, self.name if like is None else like.spec)
 
-    def _rate_for(self, data: Any) -> int | None:
+    def _rate_for(self, data: Data) -> int | None:
         """Return the sampling rate to open sounds at; None for their own.
 
         Without an encoder, frequencies would differ between data of different rates.
@@ -313,7 +321,9 @@ class FeatureExtractor:
         """Return the features float32 [n, D] of images uint8 [n, H, W, C], or of segments."""
         plain = images.images if isinstance(images, Segmented) else images
         with images_progress(quiet, "encoding images") as progress:
-            h = encode(self.build(plain), images, progress, precision=precision)
+            h = extract(
+                self.build(plain), images, device="auto", precision=precision, progress=progress
+            )
         if not all_finite(h):
             raise ValueError(f"features of {self.name} are NaN or infinite: use another encoder")
         return h
@@ -355,28 +365,6 @@ def _with_channels(dataset: Dataset, form: Form, expected_by: str) -> Dataset:
         plain=None if plain is None else np.broadcast_to(plain, (*shape, 3)),
         notes=(*dataset.notes, "gray images are converted to three equal channels"),
     )
-
-
-def encode(
-    encoder: nn.Module,
-    images: Inputs,
-    progress: ProgressCallback | None = None,
-    *,
-    precision: FeaturePrecision = "auto",
-) -> Tensor:
-    """Return the features float32 [n, D] of images uint8 [n, H, W, C], on the default device.
-
-    `progress` is called after every batch with the number of images done and in all.
-    """
-    device = choose_device("auto")
-    with on_device(encoder, device):
-        return extract(
-            encoder,
-            images,
-            device=device,
-            precision=choose_precision(precision, device),
-            progress=progress,
-        )
 
 
 def build_untrained(architecture: str, images: np.ndarray, *, seed: int) -> nn.Module:

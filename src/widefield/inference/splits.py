@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from widefield.core.errors import option
 from widefield.data import Dataset, count_of_source, open_dataset, same_images, to_test_split
 from widefield.data.groups import FOLDER, REGEX, held_out_groups
 from widefield.data.labels import LabelTable
+from widefield.data.open_options import OpenOptions
 from widefield.data.plant import draw
 from widefield.data.planted import AudioFeature, Canvas, ImageFeature, Overlay, SoundOverlay
 from widefield.data.select import balanced_subset
@@ -117,36 +117,34 @@ def open_train_test(
         ValueError: invalid input, fewer than two classes, or a class with fewer than two examples
             to fit on.
     """
-    if max_examples is not None and max_examples < 1:
-        raise ValueError(f"{option('max_examples')} is {max_examples}; expected at least 1")
-    excluded: tuple[str, ...] = ()
-    open_data = partial(extractor.open, quiet=quiet, labels=labels, group=group)
+    group = own_group(extractor, data, group, labels=labels)
+    options = OpenOptions(labels=labels, group=group, max_examples=max_examples, seed=seed)
     if train_data is not None:
         if labels is not None:
             raise ValueError(
                 "labels are for data that are split into training and test data: leave "
                 f"{option('train_data')} out"
             )
-        train = open_data(train_data, max_examples=max_examples, seed=seed)
+        train = extractor.open(train_data, options, quiet=quiet)
         source = test_source(extractor, data)
     elif data is not None and not isinstance(data, str | Path):
-        return scorable(split_by_hash(open_data(data, seed=seed), max_examples))
+        whole = extractor.open(data, replace(options, max_examples=None), quiet=quiet)
+        return scorable(split_by_hash(whole, max_examples))
     elif data is not None:
         text = _with_split(spec_text(data), labels)
-        train, source = open_data(text, max_examples=max_examples, seed=seed), to_test_split(text)
+        train, source = extractor.open(text, options, quiet=quiet), to_test_split(text)
     else:
         run = extractor.require_run("give the data")
         run_data = run_source(run, "give the data")
-        text, seed = _with_split(run_data, labels), run.recipe().seed
-        excluded = run.manifest.excluded()
-        open_data = partial(open_data, exclude=excluded)
+        text = _with_split(run_data, labels)
+        options = replace(options, seed=run.recipe().seed, exclude=run.manifest.excluded())
         if max_examples is None and text == run_data and labels is None:
             train = training_data(run, group=group, quiet=quiet)
         else:
-            train = open_data(text, max_examples=max_examples, seed=seed)
+            train = extractor.open(text, options, quiet=quiet)
         source = to_test_split(text)
-    count = _test_count(max_examples, source, labels, group, excluded)
-    test = open_data(source, like=train, max_examples=count, seed=seed, held_out=True)
+    scored = replace(options, max_examples=_test_count(source, options), held_out=True)
+    test = extractor.open(source, scored, like=train, quiet=quiet)
     return scorable(TrainTest(train=train, test=test))
 
 
@@ -236,17 +234,11 @@ def test_source(extractor: FeatureExtractor, data: Any | None) -> Any:
     return to_test_split(run_source(extractor.require_run(hint), hint))
 
 
-def _test_count(
-    max_examples: int | None,
-    source: Data,
-    labels: LabelTable | None,
-    group: str | None,
-    excluded: tuple[str, ...],
-) -> int | None:
+def _test_count(source: Data, options: OpenOptions) -> int | None:
     """Return the number of test examples: a quarter of `max_examples`, or all if they are fewer."""
-    if max_examples is None:
+    if options.max_examples is None:
         return None
-    return min(max(1, max_examples // 4), count_of_source(source, labels, group, excluded))
+    return min(max(1, options.max_examples // 4), count_of_source(source, options))
 
 
 def split_by_hash(dataset: Dataset, max_examples: int | None = None) -> TrainTest:

@@ -1,6 +1,7 @@
 """Extraction of features from images, and pixels as baseline features."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import torch
@@ -8,8 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.logmel import FrontEnd, LogMel
-from widefield.core.modes import device_of, eval_mode
+from widefield.core.modes import device_of, eval_mode, on_device
 from widefield.core.transfer import to_device
 from widefield.core.types import (
     STORED,
@@ -31,14 +33,15 @@ def extract(
     *,
     batch_size: int | None = None,
     device: torch.device | str | None = None,
-    precision: Precision = "32-true",
+    precision: Precision | Literal["auto", "32"] = "32-true",
     progress: ProgressCallback | None = None,
 ) -> Tensor:
     """Compute the features float32 [n, D] of `images` [n, H, W, C], which may be a memory map.
 
     Images are uint8, uint16 or float32 in [0, 1]; windows and sounds have height 1 and are float32
     and int16. Inputs of the encoder are float [B, C, H, W], for images in [0, 1], on `device`, by
-    default that of its parameters; the result is there too. By default B is 512, on a CPU 128. The
+    default that of its parameters; the result is there too. Of device and precision, auto is the
+    GPU if there is one, and bf16 where it is supported. By default B is 512, on a CPU 128. The
     encoder runs in evaluation mode and is not changed. `progress` is called with (images done,
     images in all) after every batch. Of examples with several segments, the features are averaged
     over the segments.
@@ -62,11 +65,14 @@ def extract(
         raise ValueError("there are no images: give at least one")
     if plain.dtype == np.float32 and plain.shape[1] > 1 and not _in_unit_range(plain):
         raise ValueError("float32 images must be in [0, 1]: divide them by their largest value")
-    device = device_of(encoder) if device is None else torch.device(device)
+    if isinstance(device, str):
+        device = choose_device(device)
+    device = device or device_of(encoder)
+    precision = choose_precision(precision, device)
     if batch_size is None:
         batch_size = _CPU_BATCH if device.type == "cpu" else _BATCH
     rows, start = torch.empty(0), 0
-    with eval_mode(encoder):
+    with on_device(encoder, device), eval_mode(encoder):
         for part, counts in _segments(images, batch_size):
             h = features(encoder, image_batch(part, device), precision)
             if counts is not None:

@@ -14,7 +14,9 @@ from widefield.core.files import checked_output
 from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
+from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels, LabelTable, read_labels
+from widefield.data.open_options import OpenOptions
 from widefield.data.source import Data
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.frozen import opened
@@ -102,17 +104,9 @@ def classify(
     _check_output(out, overwrite=overwrite)
     table = read_labels(labels, only=_TASK, group=group, targets=True)
     _check_suggestions(suggest, table)
+    options = OpenOptions(labels=table, unlabeled=True, exclude=read_excluded(exclude), group=group)
     extractor, dataset = opened(
-        encoder,
-        data,
-        features=features,
-        dim=dim,
-        image_size=image_size,
-        labels=table,
-        unlabeled=True,
-        exclude=exclude,
-        group=group,
-        quiet=quiet,
+        encoder, data, options, features=features, dim=dim, image_size=image_size, quiet=quiet
     )
     labeling = labeling_of(dataset, _TASK, seed)
     notes = (*extractor.notes, *dataset.notes, *labeling.notes)

@@ -12,6 +12,7 @@ from widefield.core.errors import input_errors
 from widefield.core.files import check_folder_name, checked_output, write_atomically
 from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import ImageSize, OnNote
+from widefield.data.open_options import OpenOptions
 from widefield.data.source import Data
 from widefield.inference.features import FeatureKind
 from widefield.inference.frozen import opened
@@ -145,10 +146,10 @@ def embed(
     extractor, dataset = opened(
         encoder,
         data,
+        OpenOptions(max_examples=max_examples),
         features=features,
         dim=dim,
         image_size=image_size,
-        max_examples=max_examples,
         quiet=quiet,
     )
     extractor = extractor.ready(dataset, on_note=on_note, quiet=quiet)

@@ -14,7 +14,9 @@ from widefield.core.files import checked_output
 from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
+from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels, read_labels
+from widefield.data.open_options import OpenOptions
 from widefield.data.quality import image_quality
 from widefield.data.source import Data
 from widefield.inference.features import FeatureKind
@@ -95,18 +97,15 @@ def explore(
         for name, suffix in product(TABLES, TABLE_FORMATS):
             checked_output(Path(tables, name + suffix), TABLE_FORMATS, overwrite=overwrite)
     table = None if labels is None else read_labels(labels, group=group)
-    extractor, dataset = opened(
-        encoder,
-        data,
-        features=features,
-        dim=dim,
-        image_size=image_size,
+    options = OpenOptions(
         labels=table,
-        exclude=exclude,
         unlabeled=True,
+        exclude=read_excluded(exclude),
         group=group,
         max_examples=max_examples,
-        quiet=quiet,
+    )
+    extractor, dataset = opened(
+        encoder, data, options, features=features, dim=dim, image_size=image_size, quiet=quiet
     )
     others = count_others(len(dataset), dataset.groups)
     if others < _MIN_OTHERS:

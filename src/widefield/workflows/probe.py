@@ -9,7 +9,8 @@ from widefield.core.errors import input_errors, option
 from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
-from widefield.data.labels import Labels, LabelTable, read_labels
+from widefield.data.labels import Labels, read_labels
+from widefield.data.open_options import OpenOptions
 from widefield.data.source import Data
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
 from widefield.inference.features import FeatureExtractor, FeatureKind
@@ -78,12 +79,14 @@ def probe(
     """
     extractor = open_encoder(encoder, features, dim=dim).at_size(image_size)
     table = None if labels is None else read_labels(labels, only=task, group=group, targets=True)
-    group = own_group(extractor, data, group, labels=table)
+    options = OpenOptions(
+        labels=table,
+        group=own_group(extractor, data, group, labels=table),
+        max_examples=max_examples,
+        seed=0 if extractor.run is None else extractor.run.recipe().seed,  # of planted features
+    )
     split = table is not None or _needs_split(extractor, data, train_data)
-    if split:
-        sets = _split(extractor, data, train_data, table, group, max_examples, quiet=quiet)
-    else:
-        sets = _open(extractor, data, train_data, group, max_examples, quiet=quiet)
+    sets = (_split if split else _open)(extractor, data, train_data, options, quiet=quiet)
     sets = _with_shared_tasks(sets, task)
     train, test = sets.train, sets.test
     overlap = overlap_note(test, train)
@@ -131,30 +134,22 @@ def _open(
     extractor: FeatureExtractor,
     data: Data | None,
     train_data: Data | None,
-    group: str | None,
-    max_examples: int | None,
+    options: OpenOptions,
     *,
     quiet: bool,
 ) -> TrainTest:
     """Open the data to fit on, by default those of the run, and others to score on."""
     if train_data is not None:
-        train = extractor.open(train_data, group=group, quiet=quiet)
+        train = extractor.open(train_data, OpenOptions(group=options.group), quiet=quiet)
     elif extractor.run is not None:
-        train = training_data(extractor.run, group=group, quiet=quiet)
+        train = training_data(extractor.run, group=options.group, quiet=quiet)
     else:
         raise ValueError(
             f"{extractor.name} is not a widefield run: give data to fit on, "
             f"{option('train_data', 'DATA')}"
         )
-    test = extractor.open(
-        test_source(extractor, data),
-        like=train,
-        group=group,
-        quiet=quiet,
-        max_examples=max_examples,
-        seed=_seed(extractor),
-        held_out=True,
-    )
+    source = test_source(extractor, data)
+    test = extractor.open(source, replace(options, held_out=True), like=train, quiet=quiet)
     return TrainTest(train=train, test=test)
 
 
@@ -177,42 +172,33 @@ def _split(
     extractor: FeatureExtractor,
     data: Data | None,
     train_data: Data | None,
-    table: LabelTable | None,
-    group: str | None,
-    max_examples: int | None,
+    options: OpenOptions,
     *,
     quiet: bool,
 ) -> TrainTest:
     """Split `data` as `open_train_test` does, but take `max_examples` test examples."""
-    if max_examples is not None and max_examples < 1:  # checked before images are read
-        raise ValueError(f"{option('max_examples')} is {max_examples}; expected at least 1")
     if isinstance(data, str | Path):  # `open_train_test` adds the other split
         data = str(replace(parse(spec_text(data)), split="train"))
     sets = open_train_test(
         extractor,
         data,
         train_data=train_data,
-        labels=table,
-        group=group,
+        labels=options.labels,
+        group=options.group,
         max_examples=None,
-        seed=_seed(extractor),
+        seed=options.seed,
         quiet=quiet,
     )
-    if max_examples is None:
+    if options.max_examples is None:
         return sets
     test = sets.test
-    return replace(sets, test=balanced(test, np.arange(len(test)), max_examples))
+    return replace(sets, test=balanced(test, np.arange(len(test)), options.max_examples))
 
 
 def _split_note(data: Data | None) -> str:
     if isinstance(data, str | Path) and parse(spec_text(data)).base in BUILT_IN:
         return "fitted on the train split of the data, scored on the test split"
     return "the data are split 80 / 20: fitted on one part, scored on the other"
-
-
-def _seed(extractor: FeatureExtractor) -> int:
-    """Return the seed of planted features."""
-    return 0 if extractor.run is None else extractor.run.recipe().seed
 
 
 def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:

@@ -16,6 +16,7 @@ from widefield.core.files import write_atomically
 from widefield.core.form import Form
 from widefield.core.names import printable
 from widefield.data import Dataset
+from widefield.data.open_options import OpenOptions
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.initial_weights import check_published
 from widefield.inference.open_encoder import open_encoder
@@ -99,14 +100,13 @@ def _features(teacher: FeatureExtractor, request: Request, prepared: Prepared) -
         print_line(console, note)
     if teacher.form.size is None and dataset.kind == "images":
         teacher = replace(teacher, form=replace(teacher.form, size=dataset.form.size))
-    own = teacher.open(
-        request.data,
-        quiet=console.quiet,
+    options = OpenOptions(
         max_examples=recipe.max_examples,
         seed=recipe.seed,
         seconds=recipe.seconds,
         group=prepared.group,
     )
+    own = teacher.open(request.data, options, quiet=console.quiet)
     places = {path: row for row, path in enumerate(own.paths)}
     order = [places.get(path, -1) for path in dataset.paths]
     if min(order) < 0:

@@ -11,8 +11,7 @@ import torch
 
 from studies import calibration as verdicts
 from widefield.audits.verdict import TaskAudit
-from widefield.inference.features import encode
-from widefield.probes import fit_linear
+from widefield.probes import extract, fit_linear
 
 PLAIN = verdicts.World("place", 4, "noise", contrast=90, summed=False)
 SUMMED = verdicts.World("place", 4, "noise", contrast=25, summed=True)
@@ -103,12 +102,12 @@ def test_the_encoder_of_each_architecture_has_stages_and_keeps_the_erasure() -> 
         network = verdicts.NETWORKS[architecture].build(3).eval()
         images, _ = PLAIN.sample(4, seed=0)
         hidden = verdicts.Known(network, last=torch.zeros_like)
-        assert not encode(hidden, images).any()
-        assert encode(verdicts.Known(network), images).any()
+        assert not extract(hidden, images).any()
+        assert extract(verdicts.Known(network), images).any()
         masked = verdicts.Known(network, first=partial(verdicts.without_feature, kind="place"))
         other = images.copy()
         other[:, :, verdicts.RIGHT] = 0
-        assert torch.equal(encode(masked, images), encode(masked, other))
+        assert torch.equal(extract(masked, images), extract(masked, other))
 
 
 def run(encoder: str, verdict: str) -> dict[str, object]:

@@ -24,9 +24,9 @@ from widefield.audits.bounds import (
 from widefield.audits.tasks import Reference, audit_grades
 from widefield.data import Dataset, Loader, open_dataset
 from widefield.encoders import build_encoder
-from widefield.inference.features import encode
 from widefield.inference.open_encoder import open_encoder
 from widefield.inference.splits import open_train_test
+from widefield.probes import extract
 
 OPTIONS = AuditOptions(cache=None, seed=0, quiet=True)
 
@@ -72,7 +72,7 @@ def test_the_untrained_floor_is_the_best_of_all_starts_and_draws(
     options = replace(OPTIONS, cache=tmp_path)
     (found,) = graded_bounds(extractor, [data], options, num_seeds=2)
     every = [
-        probe_tasks(lambda images, start=start: encode(start, images), data, seed=0)["kind"]
+        probe_tasks(lambda images, start=start: extract(start, images), data, seed=0)["kind"]
         for draw in range(2)
         for start in extractor.untrained_encoders(data.train.images[:2], seed=1 + draw)
     ]

@@ -18,9 +18,8 @@ from widefield.audits.bounds import probe_tasks
 from widefield.audits.verdict import TaskAudit, audit_task
 from widefield.data import Dataset
 from widefield.encoders import build_encoder
-from widefield.inference.features import encode
 from widefield.inference.splits import TrainTest
-from widefield.probes import pixels
+from widefield.probes import extract, pixels
 
 COLORS = np.array([[70, 0, -70], [-70, 70, 0], [0, -70, 70]])
 SHAPES = np.array(
@@ -104,7 +103,7 @@ def together(*senses: Callable[[Shapes], Tensor]) -> Callable[[Shapes], Tensor]:
 
 def untrained(seed: int) -> Callable[[Shapes], Tensor]:
     encoder = build_encoder("resnet-tiny", image_size=12, seed=seed)
-    return lambda images: encode(encoder, images)
+    return lambda images: extract(encoder, images)
 
 
 SEES = {

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from widefield.audits.bounds import probe_tasks
 from widefield.data import Dataset, open_dataset
 from widefield.data.clips import MAX_SEGMENTS, Clips
+from widefield.data.open_options import OpenOptions
 from widefield.data.planted import Canvas, Tone
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.splits import split_by_hash
@@ -93,7 +94,7 @@ def test_padded_recordings_keep_their_class(kind: str) -> None:
 def test_features_are_those_of_the_whole_recording_in_every_command() -> None:
     data = padded("zeros between two")
     extractor = FeatureExtractor(name="pixels")
-    dataset = extractor.open(data, quiet=True, seconds=FORM["seconds"])
+    dataset = extractor.open(data, OpenOptions(seconds=FORM["seconds"]), quiet=True)
     expected = pixels(dataset.inputs)
     assert not torch.allclose(expected, pixels(dataset.images))
     slower = {"audio": np.repeat(data["audio"], 16), "offsets": 16 * data["offsets"]}

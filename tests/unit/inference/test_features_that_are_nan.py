@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from widefield.inference.features import encode
 from widefield.inference.open_encoder import open_encoder
+from widefield.probes import extract
 from widefield.workflows.embed import embed
 
 
@@ -32,7 +32,7 @@ def test_features_that_are_no_numbers_are_refused(value: float, tmp_path: Path) 
     with pytest.raises(ValueError, match=r"^features of .* are NaN or infinite: use another"):
         embed(Wrong(value), images, out=out, quiet=True)
     assert not out.exists()
-    control = encode(open_encoder(Wrong(value)).build(images), images, lambda done, count: None)
+    control = extract(open_encoder(Wrong(value)).build(images), images)
     assert (~control.isfinite()).any(1).nonzero().tolist() == [[7]]
     embed(Wrong(0.5), images, out=out, quiet=True)
     assert out.exists()

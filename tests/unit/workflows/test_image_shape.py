@@ -11,9 +11,9 @@ from PIL import Image
 import widefield
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder, export_onnx, load_encoder
-from widefield.inference.features import encode
 from widefield.inference.open_encoder import open_encoder
 from widefield.inference.splits import open_train_test, training_data
+from widefield.probes import extract
 from widefield.train.run_dir import RunFolder
 from widefield.workflows.embed import embed
 from widefield.workflows.export import export
@@ -62,11 +62,11 @@ def test_every_command_sees_the_same_images(run: Path) -> None:
 def test_probe_embed_and_load_give_equal_features(run: Path) -> None:
     images, extractor = pictures(run), open_encoder(run)
     encoder = widefield.load(run)
-    expected = encode(encoder, images).cpu().numpy()
+    expected = extract(encoder, images, precision="auto").cpu().numpy()
     probed = extractor.features(training_data(extractor.run, quiet=True).images).cpu().numpy()
     embedded = embed(run, run.parent / "images", quiet=True).features
     np.testing.assert_array_equal(probed, expected)
-    np.testing.assert_array_equal(embedded, encode(encoder, images, precision="32").cpu().numpy())
+    np.testing.assert_array_equal(embedded, extract(encoder, images, precision="32").cpu().numpy())
     # Squares are other images, where the encoder takes them at all.
     cut = open_dataset(run.parent / "images", image_size=HEIGHT).images
     assert cut.shape != images.shape
