@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from widefield.core.modes import eval_mode
+from widefield.core.devices import eval_mode
 from widefield.probes.checks import check_classes, check_rows
 from widefield.probes.features import extract, features
 from widefield.probes.outcome import Outcome

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from widefield.core.modes import eval_mode
+from widefield.core.devices import eval_mode
 
 _STEP = 0.05
 _RESTART = 0.1

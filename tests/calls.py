@@ -39,7 +39,7 @@ from runs import images
 from widefield.cli import main
 from widefield.core.files import write_atomically
 from widefield.core.hardware import machine
-from widefield.core.lines import LONGEST
+from widefield.core.names import LONGEST
 from widefield.encoders import build_encoder, save_encoder
 from widefield.workflows.pretrain import pretrain
 

@@ -183,7 +183,7 @@ def _caller() -> str:
     while frame is not None:
         _, package, name = frame.f_code.co_filename.rpartition("/src/widefield/")
         is_test = "/tests/" in name and not name.endswith("/standin.py")
-        if is_test or (package and name != "core/transfer.py"):
+        if is_test or (package and name != "core/devices.py"):
             return f"{name.rpartition('/tests/')[2]}:{frame.f_lineno}"
         frame = frame.f_back
     return "torch"

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import make_recipe
-from widefield.core.hardware import choose_device
-from widefield.core.memory import host_memory
+from widefield.core.hardware import choose_device, host_memory
 from widefield.core.types import Batch
 from widefield.encoders import Encoder, EncoderSettings
 from widefield.head import DiskStorage, MemoryStorage, RowState, Storage

@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from widefield.config.resolve import RunContext, resolve
+from widefield.core.devices import eval_mode, on_device
 from widefield.core.errors import option
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.core.hardware import choose_device, choose_precision
-from widefield.core.modes import eval_mode, on_device
 from widefield.core.types import Inputs
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from widefield.core.devices import eval_mode, on_device
 from widefield.core.hardware import choose_device, choose_precision
-from widefield.core.modes import eval_mode, on_device
 from widefield.data import Dataset
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.pictures import recorded, render_examples

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from widefield.core.devices import eval_mode, on_device
 from widefield.core.hardware import choose_device
-from widefield.core.modes import eval_mode, on_device
 from widefield.data.select import spread_rows
 from widefield.encoders.readout import Source
 from widefield.encoders.readout_fit import inverse_deviation, leading_directions

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from widefield.audits.planting import spread_subset
+from widefield.core.devices import eval_mode, on_device
 from widefield.core.hardware import choose_device, choose_precision
-from widefield.core.modes import eval_mode, on_device
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.run_views import run_views
 from widefield.inference.splits import TrainTest

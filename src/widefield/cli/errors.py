@@ -3,7 +3,7 @@
 from cyclopts import CycloptsError
 
 from widefield.core.errors import describe_error, option
-from widefield.core.lines import one_line
+from widefield.core.names import one_line
 
 _MEMORY = ("allocate memory", "out of memory", "not enough memory")
 """Parts of torch's messages on failed allocations."""

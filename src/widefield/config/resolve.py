@@ -18,8 +18,7 @@ from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, named_recipe
 from widefield.core.errors import option
 from widefield.core.form import InputSpec
-from widefield.core.hardware import choose_precision
-from widefield.core.memory import Memory
+from widefield.core.hardware import Memory, choose_precision
 from widefield.core.types import PixelStorage, size_text
 from widefield.data import Dataset, steps_per_epoch
 from widefield.encoders import Encoder, EncoderSettings, family_of

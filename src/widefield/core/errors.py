@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from widefield.core.lines import one_line
+from widefield.core.names import one_line
 
 P = ParamSpec("P")
 R = TypeVar("R")

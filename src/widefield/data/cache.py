@@ -25,7 +25,7 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from widefield.core.errors import option
-from widefield.core.memory import free_host_memory
+from widefield.core.hardware import free_host_memory
 
 _FORMAT = 8
 """Part of every key; incremented when the result of decoding, resizing or planting changes."""

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.core import rng
+from widefield.core.devices import to_device
 from widefield.core.errors import option
-from widefield.core.memory import free_device_memory
-from widefield.core.transfer import to_device
+from widefield.core.hardware import free_device_memory
 from widefield.core.types import WHOLE, Batch, Crop, Place, Shard, to_floats
 from widefield.data.dataset import Dataset
 from widefield.data.decode.libtiff import suppress_warnings

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.errors import option
-from widefield.core.memory import check_memory
+from widefield.core.hardware import check_memory
 from widefield.core.types import ProgressCallback
 from widefield.data.cache import (
     DecodingJournal,

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from widefield.core.devices import eval_mode
 from widefield.core.errors import option
-from widefield.core.lines import one_line
-from widefield.core.modes import eval_mode
+from widefield.core.names import one_line
 from widefield.core.types import Size
 from widefield.encoders.names import MODULE_PREFIX
 

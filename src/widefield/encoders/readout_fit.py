@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from widefield.core.modes import eval_mode
+from widefield.core.devices import eval_mode
 from widefield.encoders.patches import fit_patch_filters, grid_of, patch_features
 from widefield.encoders.readout import (
     PATCH_FILTERS,

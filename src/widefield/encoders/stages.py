@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from widefield.core.modes import eval_mode
+from widefield.core.devices import eval_mode
 from widefield.encoders.encoder import Encoder
 from widefield.encoders.wrappers import FeatureMap, Normalized, Projected
 

@@ -32,7 +32,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from widefield.core.batch import checked
-from widefield.core.transfer import to_device
+from widefield.core.devices import to_device
 from widefield.head.lazy_optimizer import WEIGHT_DECAY, LazyOptimizer, Update, decayed_powers
 from widefield.head.merged_terms import merge_terms
 from widefield.head.per_example_head import PerExampleHead

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, distributed, nn
 
 from widefield.core.batch import Positive, Shape, check_index, check_tensors, checked
+from widefield.core.devices import to_device
 from widefield.core.gather import gather, over_world
 from widefield.core.names import check_name
 from widefield.core.precision import at_least_float32
-from widefield.core.transfer import to_device
 from widefield.head.history import StepHistory
 from widefield.head.losses import decoupled_contrast
 from widefield.head.storage.base import RowState, Storage

@@ -10,11 +10,11 @@ import numpy as np
 from rich.console import Console
 from torch import Tensor, nn
 
+from widefield.core.devices import device_of
 from widefield.core.errors import option
 from widefield.core.form import ANY_FORM, Form, InputSpec
 from widefield.core.hardware import choose_device
 from widefield.core.logmel import FrontEnd
-from widefield.core.modes import device_of
 from widefield.core.names import printable
 from widefield.core.types import (
     ImageSize,

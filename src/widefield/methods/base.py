@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from widefield.core.batch import check_index, check_views
-from widefield.core.memory import Memory
+from widefield.core.hardware import Memory
 from widefield.core.names import check_name, plain_attributes
 from widefield.core.settings import Settings
 from widefield.core.types import WHOLE, Loss, Part, Shard

@@ -15,8 +15,8 @@ from annotated_types import Gt, Interval
 from torch import Tensor, nn
 
 from widefield.core.batch import HeadRows, Positive, Rows, Targets, check_number, checked
+from widefield.core.devices import to_device
 from widefield.core.precision import full_precision
-from widefield.core.transfer import to_device
 from widefield.core.types import Loss, Part
 from widefield.head import initial_rows
 from widefield.methods.arguments import MethodArguments

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from widefield.core.batch import Positive, Rows, check_number, checked
+from widefield.core.devices import to_device
 from widefield.core.precision import full_precision
-from widefield.core.transfer import to_device
 from widefield.core.types import Loss
 from widefield.head import initial_rows
 from widefield.methods.arguments import MethodArguments

@@ -10,7 +10,7 @@ from annotated_types import Gt
 from torch import Tensor, nn
 
 from widefield.core.batch import Positive, check_number
-from widefield.core.memory import Memory
+from widefield.core.hardware import Memory
 from widefield.core.settings import Settings
 from widefield.core.types import WHOLE, Loss, Part
 from widefield.head import (

@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from widefield.core.batch import Rows, Shape, checked
 from widefield.core.gather import gather
-from widefield.core.memory import check_memory
+from widefield.core.hardware import check_memory
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.arguments import MethodArguments

@@ -9,9 +9,9 @@ from annotated_types import Ge, Gt, Interval
 from torch import Tensor, nn
 
 from widefield.core.batch import Positive, Rows, Shape, check_number, checked
+from widefield.core.devices import to_device
 from widefield.core.gather import gather
 from widefield.core.precision import full_precision
-from widefield.core.transfer import to_device
 from widefield.core.types import Loss
 from widefield.methods.arguments import MethodArguments
 from widefield.methods.base import BuildContext, Method

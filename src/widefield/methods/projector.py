@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from widefield.core.batch import Shape, check_tensors
-from widefield.core.memory import check_memory
+from widefield.core.hardware import check_memory
 from widefield.core.precision import at_least_float32
 from widefield.core.settings import Settings
 

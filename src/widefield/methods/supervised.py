@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from widefield.core.batch import Shape, check_tensors
+from widefield.core.devices import to_device
 from widefield.core.precision import at_least_float32
-from widefield.core.transfer import to_device
 from widefield.core.types import Loss
 from widefield.methods.arguments import MethodArguments
 from widefield.methods.base import BuildContext, Method, MethodConfig

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from widefield.core.devices import device_of, eval_mode, on_device, to_device
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.logmel import FrontEnd, LogMel
-from widefield.core.modes import device_of, eval_mode, on_device
-from widefield.core.transfer import to_device
 from widefield.core.types import (
     STORED,
     Inputs,

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from widefield.core.modes import eval_mode, on_device
+from widefield.core.devices import eval_mode, on_device
 from widefield.data.select import spread_rows
 from widefield.encoders import Wide
 from widefield.probes.features import image_batch

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from widefield.core.modes import device_of, on_device
+from widefield.core.devices import device_of, on_device
 from widefield.core.types import ProgressCallback
 from widefield.data import Dataset
 from widefield.data.select import spread_rows

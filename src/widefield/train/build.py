@@ -13,11 +13,10 @@ from torch import Tensor, nn
 
 from widefield.config.defaults import with_balance
 from widefield.config.recipe import Recipe
+from widefield.core.devices import eval_mode
 from widefield.core.errors import option
 from widefield.core.form import InputSpec
-from widefield.core.hardware import choose_precision
-from widefield.core.memory import check_memory
-from widefield.core.modes import eval_mode
+from widefield.core.hardware import check_memory, choose_precision
 from widefield.core.rng import seeded
 from widefield.core.types import WHOLE, Shard, as_size
 from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from widefield.core.modes import eval_mode
+from widefield.core.devices import eval_mode
 
 Conv = nn.Conv1d | nn.Conv2d
 

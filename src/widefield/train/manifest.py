@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from widefield.core.errors import option
 from widefield.core.files import write_atomically
-from widefield.core.memory import check_memory
+from widefield.core.hardware import check_memory
 from widefield.core.settings import Settings
 from widefield.data import Dataset
 from widefield.data.skipped import EXCLUDED

@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
 from widefield.core.files import check_plain_file, write_atomically
-from widefield.core.lines import format_duration
-from widefield.core.names import check_name, printable
+from widefield.core.names import check_name, format_duration, printable
 from widefield.train.step import StepMetrics
 
 LoggerName = Literal["wandb", "mlflow"]

@@ -22,8 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from widefield.config.defaults import LR_SCALES
-from widefield.core.modes import eval_mode, on_device
-from widefield.core.transfer import to_device
+from widefield.core.devices import eval_mode, on_device, to_device
 from widefield.core.types import Precision, ProgressCallback
 from widefield.encoders.layers import family_of_network
 from widefield.probes.features import extract, image_batch

@@ -12,8 +12,7 @@ from widefield.config.recipe import Recipe
 from widefield.config.resolve import RunContext, check, resolve
 from widefield.core.errors import option
 from widefield.core.form import InputSpec
-from widefield.core.hardware import choose_device, choose_precision
-from widefield.core.memory import Memory, host_memory
+from widefield.core.hardware import Memory, choose_device, choose_precision, host_memory
 from widefield.core.names import check_name
 from widefield.core.published import PUBLISHED_DEVICES, PublishedDevice
 from widefield.core.types import Batch, Part, Size, as_size, parse_size

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from widefield.config.recipe import Recipe
 from widefield.core.hardware import choose_device, machine
-from widefield.core.lines import format_duration
-from widefield.core.names import counted
+from widefield.core.names import counted, format_duration
 from widefield.core.types import Part
 from widefield.report.tables import ResultTable, TabularResult
 from widefield.train.state import TrainState

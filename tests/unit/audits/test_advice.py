@@ -14,7 +14,7 @@ from widefield.config.recipes import make_recipe
 from widefield.config.resolve import RunContext, resolve
 from widefield.core.errors import command_line
 from widefield.core.form import COLOR_32
-from widefield.core.memory import Memory
+from widefield.core.hardware import Memory
 from widefield.methods import METHODS
 from widefield.train.run_dir import FORMAT, RunFolder
 

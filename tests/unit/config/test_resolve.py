@@ -30,7 +30,7 @@ from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, RECIPES, make_recipe
 from widefield.config.resolve import RunContext, check, resolve
 from widefield.core.form import COLOR_32, InputSpec
-from widefield.core.memory import Memory
+from widefield.core.hardware import Memory
 from widefield.data import steps_per_epoch
 from widefield.encoders import EncoderSettings, build_encoder, family_of
 from widefield.encoders.layers import family_of_network

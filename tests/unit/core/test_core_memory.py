@@ -1,6 +1,6 @@
 import torch
 
-from widefield.core.memory import free_device_memory, free_host_memory, host_memory
+from widefield.core.hardware import free_device_memory, free_host_memory, host_memory
 
 
 def test_free_memory_is_a_part_of_all_memory() -> None:

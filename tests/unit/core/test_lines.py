@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from widefield.core.lines import LONGEST, one_line
+from widefield.core.names import LONGEST, one_line
 
 
 @given(st.text(st.characters(codec=None), max_size=2000))

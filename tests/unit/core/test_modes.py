@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from elsewhere import HOME, Elsewhere
-from widefield.core.modes import eval_mode, on_device
+from widefield.core.devices import eval_mode, on_device
 
 
 def test_every_module_gets_its_own_mode_back_even_after_an_error() -> None:

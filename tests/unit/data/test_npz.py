@@ -229,6 +229,6 @@ class Mine:
 def test_a_npy_file_that_fills_the_memory_is_refused(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", X > 9)
     assert len(open_dataset(tmp_path / "x.npy")) == len(X)
-    monkeypatch.setattr("widefield.core.memory.host_memory", lambda: X.size - 1)
+    monkeypatch.setattr("widefield.core.hardware.host_memory", lambda: X.size - 1)
     with pytest.raises(ValueError, match=r"the pixels of '.*x\.npy' needs .* of memory"):
         open_dataset(tmp_path / "x.npy")

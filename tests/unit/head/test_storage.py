@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from widefield.core.memory import Memory
+from widefield.core.hardware import Memory
 from widefield.core.types import Shard
 from widefield.head import (
     DiskStorage,

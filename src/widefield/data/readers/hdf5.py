@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.memory import free_host_memory
+from widefield.core.hardware import free_host_memory
 from widefield.core.names import printable, reason_of
 from widefield.data.readers.arrays import channels_are_second
 

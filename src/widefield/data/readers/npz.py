@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.memory import check_memory, free_host_memory
+from widefield.core.hardware import check_memory, free_host_memory
 from widefield.core.names import printable
 
 _ENCRYPTED = 0x1

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 
 from widefield.core.errors import option
-from widefield.core.memory import Memory
+from widefield.core.hardware import Memory
 from widefield.core.types import WHOLE, Place, Shard
 from widefield.head.storage.disk import DiskStorage
 from widefield.head.storage.layout import FULL, Layout

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from widefield.core.batch import Positive, checked
-from widefield.core.transfer import to_device
+from widefield.core.devices import to_device
 from widefield.core.types import WHOLE, Shard
 from widefield.head.initial import initial_rows
 from widefield.head.storage.base import RowState

@@ -1,11 +1,11 @@
-"""Context managers for evaluation mode and for another device."""
+"""Modules and tensors on a device, and evaluation mode."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 CPU = torch.device("cpu")
 
@@ -58,3 +58,18 @@ def on_device(module: nn.Module, device: torch.device) -> Iterator[None]:
         yield
     finally:
         module.to(original)
+
+
+def to_device(x: Tensor, device: torch.device) -> Tensor:
+    """Return `x` on `device`; from host memory without waiting for what the device computes.
+
+    Only page-locked memory is copied in the order of the device's work. Other memory is copied at
+    once, when all of that is done.
+
+    Example:
+        >>> to_device(torch.ones(2), torch.device("cpu"))
+        tensor([1., 1.])
+    """
+    if device.type == "cpu" or x.device.type != "cpu":
+        return x.to(device)
+    return x.pin_memory().to(device, non_blocking=True)
