@@ -1,13 +1,14 @@
 """The command line with all commands, which are imported when they are called."""
 
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, get_args
 
-from cyclopts import App
+import cyclopts
+from cyclopts import App, Parameter, Token
 
 import widefield
 from widefield.cli.help import examples
-from widefield.cli.numbers import STRICT_INT
 from widefield.version import __version__
 
 COMMANDS = (
@@ -35,7 +36,7 @@ def build_app(words: list[str]) -> App:
         "one line and exit code 2; --debug shows the traceback.",
         version=__version__,
         help_format="plaintext",
-        default_parameter=STRICT_INT,
+        default_parameter=Parameter(converter=_convert),
         suppress_keyboard_interrupt=False,
     )
     is_help = not {*words[:1]} & {*COMMANDS}
@@ -60,3 +61,12 @@ def _with_settings(name: str, words: list[str]) -> Any:
 
 def _command(name: str) -> Any:
     return getattr(import_module(f"widefield.cli.{name}"), name)
+
+
+def _convert(kind: Any, tokens: Sequence[Token]) -> Any:
+    """Return the value of `tokens`; a fraction for a whole number is an error."""
+    if int in (kind, *get_args(kind)) and float not in get_args(kind):
+        for token in tokens:
+            if "." in token.value:
+                raise ValueError(f"{token.value!r} is not a whole number")
+    return cyclopts.convert(kind, tokens)

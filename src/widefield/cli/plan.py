@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from widefield.cli.config import Config, settings_of
 from widefield.cli.output import Notes, print_json, print_result
-from widefield.cli.recipe_options import check_settings, with_options
+from widefield.cli.recipe_options import Config, check_settings, settings_of, with_options
 from widefield.cli.signature import Json, like
 from widefield.core.published import PUBLISHED_DEVICES
 

@@ -3,7 +3,8 @@
 import inspect
 import typing
 from collections.abc import Callable, Collection, Mapping
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
@@ -14,6 +15,14 @@ from widefield.core.errors import option
 from widefield.core.names import check_name
 from widefield.core.validation import check
 
+if TYPE_CHECKING:
+    from widefield.config.recipe import Recipe
+
+Config = Annotated[
+    Path | None,
+    Parameter(help="Start from the settings in this file: a run.yaml, or an edited copy of one."),
+]
+"""Type of the option `--config`."""
 SHOWN_FIRST = (
     "encoder",
     "epochs",
@@ -168,3 +177,20 @@ def _value_of(option: str, words: list[str]) -> str | None:
         if word.startswith(f"--{option}="):
             return word.partition("=")[2]
     return None
+
+
+def settings_of(recipe: str, config: Path | None) -> "str | Recipe":
+    """Return the name of a recipe, or the recipe in the file `config`.
+
+    Raises:
+        ValueError: both are given, or the file has no recipe.
+    """
+    if config is None:
+        return recipe
+    if recipe != "default":
+        raise ValueError(f"--config has a whole recipe already: leave out --recipe {recipe}")
+    if not config.exists():
+        raise ValueError(f"no settings at {config}: give the run.yaml of a run, or a copy of one")
+    from widefield.train.run_dir import load_recipe
+
+    return load_recipe(config)
