@@ -107,7 +107,9 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
 def _scale(data: Data, dataset: Dataset) -> Range | None:
     """Return the scale of floats that became `dataset`; None for other images."""
-    x = np.asarray(data["x"]) if isinstance(data, dict) else np.zeros(0)
+    if not isinstance(data, dict):
+        return None
+    x = np.asarray(data["x"])
     if x.dtype.kind != "f" or dataset.images.dtype != np.uint8:
         return None
     return scale_of(parts(x), trained=True)
