@@ -457,6 +457,45 @@ def test_columns_that_are_no_tasks(tmp_path):
     assert kept.labels["part"].tolist() == [0, -1, 2] * 10
 
 
+def one_file(rows, path):
+    pq.write_table(rows, path / "a.parquet", row_group_size=7)
+    return path / "a.parquet"
+
+
+def sharded(rows, path):
+    for part, first in enumerate((0, 7, 7)):  # one of them is empty
+        count = (7, 0, len(rows))[part]
+        pq.write_table(rows.slice(first, count), path / f"{part}.parquet")
+    return path
+
+
+def arrow_file(rows, path):
+    with pa.ipc.new_file(path / "a.arrow", rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=7)
+    return path / "a.arrow"
+
+
+def saved(rows, path):
+    with pa.ipc.new_stream(str(path / "data-0.arrow"), rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=7)
+    (path / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-0.arrow"}]}))
+    return path
+
+
+TABLES = {"file": one_file, "shards": sharded, "arrow": arrow_file, "saved": saved}
+TABLES["in memory"] = lambda rows, path: rows
+RECORD = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+
+
+@pytest.mark.parametrize("form", TABLES)
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), RECORD], ids=str)
+def test_a_table_may_hold_images_alone(reference, tmp_path, form, kind):
+    images = [{"bytes": x, "path": None} if kind == RECORD else x for x in FILES.values()]
+    dataset = open_dataset(TABLES[form](pa.table({"image": pa.array(images, kind)}), tmp_path))
+    assert (dataset.digests() == reference.digests()).all()
+    assert (dataset.paths[29], dataset.labels) == ("row 29", {})
+
+
 def cut_off(forms, path):
     whole = forms["tar"].read_bytes()
     files = encoded(60)

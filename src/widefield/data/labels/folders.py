@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -24,27 +23,42 @@ _FOLD = re.compile(r"(fold|split|part|cv)[ _-]?\d+", re.IGNORECASE)
 
 
 def read_folders(
-    paths: Sequence[str], source: str, *, names: Sequence[str] | None = None, labels: bool = False
+    paths: Sequence[str],
+    source: str,
+    *,
+    within: str | None = None,
+    names: Sequence[str] | None = None,
+    labels: bool = False,
 ) -> Table:
     """Return files with the task `class`: the first-level folder of each; "." for none.
 
-    Where all of them are folds, such as `fold1`, the classes are the subfolders of these.
+    Where one folder holds all others, or all are folds, such as `fold1`, the classes are the
+    subfolders of these.
 
     Args:
         paths: of the files, relative to one folder.
         source: name of this folder in messages.
+        within: the folder, if data can be opened by the path of one in it.
         names: of the examples; default: the paths.
         labels: whether labels come from elsewhere, so that folders are no classes.
     """
     table = Table(names=Names(map(printable_path, paths)) if names is None else names)
     if labels:
         return table
-    top = [parent_of(path) for path in paths]
-    _check_not_splits(source, set(top) - {"."})
+    outer, rest = "", paths
+    while True:
+        top = [parent_of(path) for path in rest]
+        _check_not_splits(source, within, outer, set(top) - {"."})
+        inner = [path.partition("/")[2] for path in rest]
+        if len(set(top)) > 1 or not all("/" in path for path in inner):
+            break
+        outer, rest = f"{outer}{top[0]}/", inner
+    if outer:
+        table = table.with_notes(f"all files are in {printable_path(outer)}, which is no class")
     if all(map(_FOLD.fullmatch, top)):
         folds = sorted(set(top))
         table = table.with_notes(f"{folds[0]} to {folds[-1]} are folds of the data and no classes")
-        top = [parent_of(path.partition("/")[2]) for path in paths]
+        top = [parent_of(path) for path in inner]
     if set(top) == {"."}:
         return table
     folders, ids = np.unique(top, return_inverse=True)
@@ -68,17 +82,24 @@ def parent_of(path: str) -> str:
     return path.split("/", 1)[0] if "/" in path else "."
 
 
-def _is_split(name: str) -> bool:
+def is_split(name: str) -> bool:
+    """Return whether a folder or file of this name is a split of the data.
+
+    Example:
+        >>> [is_split(name) for name in ("train2017", "seg_test", "trained")]
+        [True, True, False]
+    """
     words = set(re.findall(r"[a-z]+", name.lower()))
     return bool(words & _SPLIT_WORDS) and words <= _SPLIT_WORDS | _BESIDE_SPLITS
 
 
-def _check_not_splits(source: str, top: set[str]) -> None:
-    splits = sorted(filter(_is_split, top))
+def _check_not_splits(source: str, within: str | None, outer: str, top: set[str]) -> None:
+    splits = sorted(filter(is_split, top))
     if len(splits) > 1 or (splits and len(splits) == len(top)):
         training = next((name for name in splits if "train" in name.lower()), splits[0])
+        example = "" if within is None else f", such as '{os.path.join(within, outer, training)}'"
         raise ValueError(
-            f"'{source}' holds {' and '.join(splits)}, which are splits, not classes; "
-            f"name one of them, such as '{Path(source) / training}', or give the classes by "
-            f"{option('labels')}"
+            f"{source} holds {' and '.join(splits)}, which are splits, not classes; "
+            f"{'unpack it and ' if within is None else ''}name one of them{example}, or give the "
+            f"classes by {option('labels')}"
         )

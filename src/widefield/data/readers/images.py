@@ -12,31 +12,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from PIL import Image
 
 from widefield.core.names import printable
 from widefield.core.types import Size
 from widefield.data.cache import digest
 from widefield.data.columns import Names
-from widefield.data.decode.images import FORMATS, header_size
+from widefield.data.decode.images import header_size
 from widefield.data.examples import Encoded, Examples
-from widefield.data.labels.folders import parent_of, read_folders
-from widefield.data.readers.recordings import SUFFIXES, Recordings
+from widefield.data.labels.folders import read_folders
+from widefield.data.readers.recordings import Recordings
+from widefield.data.readers.tree import is_foreign, is_hidden, sort_out
 
 _LARGEST_SIDE = 224  # the usual side in training on ImageNet
 _SIZE_SAMPLE = 1_000  # headers, chosen by hand
 _LISTING_THREADS = 8
 """Folders that are listed at once: disks of a network answer late."""
-_MAX_KINDS = 4
-"""Suffixes and folders that a note names, chosen by hand."""
-_ARRAY = ".npy"
-
-_TARGETS = {"masks", "annotations", "labels", "groundtruth", "ground_truth"}
-"""Folders of targets beside the images."""
-_FOREIGN = {"@eadir", "$recycle.bin", "#recycle", "system volume information", "lost+found"}
-_FOREIGN |= {"__macosx", "__pycache__", "picasaoriginals"}
-"""Folders that other programs write: thumbnails, deleted files, metadata."""
-
 FileState = tuple[int, int, int]
 """Size, modification time in nanoseconds and mode of a file: (-1, -1, 0) of a broken link."""
 _NO_FILE: FileState = (-1, -1, 0)
@@ -47,54 +37,29 @@ _REPEATED_LINK, _SPECIAL = "links to folders that were read already", "pipes, so
 def read_folder(folder: Path, *, labels: bool = False) -> Examples:
     """List the images or sounds under `folder`, sorted by relative path, without decoding them.
 
-    First-level subfolders are the classes of the task `class`; files outside them have class ".".
-    Where all of them are folds, such as `fold1`, the classes are the subfolders of these. Hidden
-    files and folders are skipped, and so are folders that other programs write and those of masks
-    beside others. Links are followed, each folder once. Special files and other suffixes are
-    counted in a note. With `labels` from elsewhere, folders are no classes.
+    What is read is as in `tree`, and classes are as in `labels.folders`. Links are followed, each
+    folder once. Special files and other suffixes are counted in a note. With `labels` from
+    elsewhere, folders are no classes.
     """
-    kind_of = {
-        **dict.fromkeys(image_suffixes(), "images"),
-        **dict.fromkeys(SUFFIXES, "sounds"),
-        _ARRAY: "arrays",
-    }
-    found: dict[str, list[str]] = {"images": [], "sounds": [], "arrays": []}
     ignored: Counter[str] = Counter()
     foreign: Counter[str] = Counter()
-    states: dict[str, FileState] = {}
-    for path, state in _walk(folder, ignored, foreign):
-        suffix = _suffix(path)
-        states[path] = state
-        if suffix in kind_of:
-            found[kind_of[suffix]].append(path)
-        else:
-            ignored[suffix or "without a suffix"] += 1
-    if found["images"] and found["sounds"]:
-        raise ValueError(
-            f"'{printable(str(folder))}' holds {len(found['images'])} images and "
-            f"{len(found['sounds'])} sounds; put them into folders of their own"
-        )
-    # Arrays are examples only where there is nothing else: beside images they may be targets.
-    kind = next((kind for kind, paths in found.items() if paths), "images")
-    if kind != "arrays":
-        ignored[_ARRAY] += len(found["arrays"])
-    notes = _ignored_note(+ignored)
-    if not found[kind]:
-        others = f" ({notes[0]})" if notes else ""
+    states = dict(_walk(folder, ignored, foreign))
+    listed = sorted(states)
+    tree = sort_out(listed, f"'{printable(str(folder))}'", ignored, foreign)
+    if not tree.rows:
+        others = "".join(f" ({note})" for note in tree.notes[:1])
         raise ValueError(
             f"no images under '{folder}'{others}; expected files such as .jpg, .png, .tif "
             "or .webp, or .wav, .flac, .ogg or .mp3"
         )
-    paths, targets = _without_targets(sorted(found[kind]))
-    notes += _folders_note(foreign, "other programs write")
-    notes += _folders_note(targets, "hold targets and no examples")
-    table = read_folders(paths, str(folder), labels=labels)
-    files = FolderFiles(folder, paths)
+    paths = [listed[row] for row in tree.rows]
+    table = read_folders(paths, f"'{folder}'", within=str(folder), labels=labels)
+    files, are_sounds = FolderFiles(folder, paths), tree.kind == "sounds"
     return Examples(
-        **vars(replace(table, notes=(*notes, *table.notes))),
-        files=None if kind == "sounds" else files,
-        as_values=kind == "arrays",
-        recordings=Recordings(files=list(files)) if kind == "sounds" else None,
+        **vars(replace(table, notes=(*tree.notes, *table.notes))),
+        files=None if are_sounds else files,
+        as_values=tree.kind == "arrays",
+        recordings=Recordings(files=list(files)) if are_sounds else None,
         origin=partial(_digest, folder, files, states, paths),
     )
 
@@ -122,49 +87,10 @@ def _as_bytes(paths: Sequence[str]) -> pa.LargeBinaryArray:
         return pa.array(map(os.fsencode, paths), pa.large_binary())
 
 
-def _suffix(path: str) -> str:
-    """Return the suffix of a path in lower case, as `os.path.splitext` does, but faster."""
-    name, dot, suffix = path.rpartition(".")
-    return dot + suffix.lower() if name and dot and "/" not in suffix else ""
-
-
 def _digest(
     folder: Path, files: FolderFiles, states: dict[str, FileState], paths: list[str]
 ) -> bytes:
     return digest(str(folder.absolute()), files.names, np.array([states[path] for path in paths]))
-
-
-def image_suffixes() -> set[str]:
-    """Return the suffixes of image files that are read."""
-    formats = Image.registered_extensions()
-    return {suffix for suffix, name in formats.items() if name in FORMATS and name in Image.OPEN}
-
-
-def _without_targets(paths: list[str]) -> tuple[list[str], Counter[str]]:
-    """Return the paths without those in folders of targets beside others, and counts of these."""
-    top = {parent_of(path) for path in paths} - {"."}
-    targets = {name for name in top if name.lower() in _TARGETS}
-    if not targets or targets == top:
-        return paths, Counter()
-    counts = Counter(parent_of(path) for path in paths if parent_of(path) in targets)
-    return [path for path in paths if parent_of(path) not in targets], counts
-
-
-def _folders_note(counts: Counter[str], reason: str) -> tuple[str, ...]:
-    if not counts:
-        return ()
-    names = " and ".join(printable(name) for name in sorted(counts)[:_MAX_KINDS])
-    return (f"not read: {sum(counts.values())} files in {names}, which {reason}",)
-
-
-def _ignored_note(ignored: Counter[str]) -> tuple[str, ...]:
-    if not ignored:
-        return ()
-    kinds = sorted(ignored.items(), key=lambda item: (-item[1], item[0]))
-    parts = [f"{count} {printable(kind)}" for kind, count in kinds[:_MAX_KINDS]]
-    others = sum(count for _, count in kinds[_MAX_KINDS:])
-    parts += [f"{others} others"] if others else []
-    return (f"not read, because they are not images of a known type: {', '.join(parts)}",)
 
 
 def _walk(
@@ -193,7 +119,7 @@ def _walk(
                         yield prefix + entry.name, state
                     elif not stat.S_ISDIR(state[2]):
                         ignored[_SPECIAL] += 1
-                    elif entry.name.lower() in _FOREIGN:
+                    elif is_foreign(entry.name):
                         foreign[entry.name] += sum(len(files) for *_, files in os.walk(entry.path))
                     else:
                         (links if entry.is_symlink() else folders).append(
@@ -209,7 +135,9 @@ def _list(
     try:
         with os.scandir(directory) as entries:
             status = os.stat(directory)
-            return status, [(entry, _state(entry)) for entry in entries if entry.name[0] != "."]
+            return status, [
+                (entry, _state(entry)) for entry in entries if not is_hidden(entry.name)
+            ]
     except OSError as error:
         raise ValueError(f"cannot list folder '{directory}': {error.strerror}") from None
 

@@ -1,6 +1,7 @@
 """A path or URL -> its reader."""
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,8 @@ from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.examples import Examples
 from widefield.data.labels.files import path_column
-from widefield.data.readers import hub, manifest, remote, tables, tars
+from widefield.data.labels.folders import is_split
+from widefield.data.readers import hub, manifest, remote, tables, tars, zips
 from widefield.data.readers.arrays import read_arrays_by_key
 from widefield.data.readers.hdf5 import read_hdf5, read_zarr
 from widefield.data.readers.images import read_folder
@@ -57,7 +59,7 @@ READERS: Mapping[str, Reader] = {
     ".csv": lambda files, source, labels: manifest.read_manifest(files[0]),
     ".tsv": lambda files, source, labels: manifest.read_manifest(files[0]),
     ".tar": tars.read_tars,
-    ".zip": tars.read_zip,
+    ".zip": zips.read_zip,
 }
 """Suffix -> reader of files."""
 _SHARDS = (".tar", ".parquet")
@@ -104,8 +106,20 @@ def _read_folder(folder: Path, source: str, *, labels: bool) -> Examples:
         raise ValueError(tars.COMPRESSED.format(source))
     for suffix in _SHARDS:
         if shards := _shards(folder, (suffix,)):
+            _check_one_split(shards, source)
             return _read_files(shards, source, labels=labels)
     return read_folder(folder, labels=labels)
+
+
+def _check_one_split(shards: Sequence[Path], source: str) -> None:
+    """Check that shards are parts of one split, by what their names begin with."""
+    beginnings = {re.split(r"\d", shard.stem)[0].strip("-_. ") for shard in shards}
+    splits = sorted(name for name in beginnings if is_split(name))
+    if len(splits) > 1:
+        raise ValueError(
+            f"{source} holds shards of {' and '.join(splits)}, which are splits: put those of each "
+            "into a folder of its own, and give one"
+        )
 
 
 def read_url(url: str, *, labels: bool) -> Examples:

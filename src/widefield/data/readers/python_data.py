@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import IterableDataset
 
-from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples, LazyFiles
@@ -23,6 +23,7 @@ from widefield.data.labels.arrays import read_label_arrays
 from widefield.data.labels.folders import printable_path
 from widefield.data.readers.arrays import as_pixels
 from widefield.data.readers.tables import read_table
+from widefield.data.readers.tree import sort_out, visible
 
 
 def read_object(data: object) -> Examples | None:
@@ -129,14 +130,24 @@ def _is_folder(data: Any) -> bool:
 
 
 def _read_folder(data: Any) -> Examples:
-    files = [Path(path) for path, _ in data.samples]
-    arrays = {"class": np.array([k for _, k in data.samples]), "classes": np.array(data.classes)}
-    table = read_label_arrays(len(files), arrays, {"class": ("class", "classes")})
-    names = Names(printable(str(file.relative_to(data.root))) for file in files)
+    paths = [Path(path) for path, _ in data.samples]
+    listed = [os.path.relpath(path, data.root).replace(os.sep, "/") for path in paths]
+    ids, classes = np.array([k for _, k in data.samples]), np.array(data.classes)
+    foreign: Counter[str] = Counter()
+    rows = visible(listed, foreign)
+    tree = sort_out([listed[row] for row in rows], f"'{data.root}'", Counter(), foreign)
+    rows = [rows[row] for row in tree.rows]
+    if len(rows) < len(paths):
+        used, ids = np.unique(ids[rows], return_inverse=True)
+        classes = classes[used]
+    arrays = {"class": ids, "classes": classes}
+    table = read_label_arrays(len(rows), arrays, {"class": ("class", "classes")}, tree.notes)
+    names = Names(printable_path(listed[row]) for row in rows)
     if getattr(data, "transforms", None) is not None:
         table = table.with_notes(
             "the files are read without the transforms of the ImageFolder: views augment"
         )
+    files = [paths[row] for row in rows]
     origin = partial(digest_of_files, files)
     return Examples(**vars(replace(table, names=names)), files=files, origin=origin)
 

@@ -4,7 +4,9 @@ import hashlib
 import math
 import os
 import shutil
+from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from widefield.data.cache import CacheError, cache_folder, digest, make_cache_fo
 from widefield.data.columns import Names
 from widefield.data.examples import Examples, LazyFiles
 from widefield.data.labels.folders import read_folders
-from widefield.data.readers.images import image_suffixes
+from widefield.data.readers.tree import sort_out, visible
 
 _LIMIT_VARIABLE, _LIMIT_GB = "WIDEFIELD_URL_CACHE_GB", 50.0
 """The environment variable of the most GB of copied files, and its default, chosen by hand."""
@@ -99,16 +101,20 @@ def read_remote_folder(url: str, *, labels: bool) -> Examples:
         found = system.find(root, detail=True)
     except Exception as error:
         raise _unreadable(url, error) from error
-    suffixes = image_suffixes()
-    paths = sorted(path for path in found if Path(path).suffix.lower() in suffixes)
-    if not paths:
-        raise ValueError(f"no images below '{url}'; expected files such as .jpg, .png or .webp")
     start = len(root.rstrip("/")) + 1
-    names = [path[start:] for path in paths]
+    foreign: Counter[str] = Counter()
+    listed = sorted(path[start:] for path in found)
+    listed = [listed[row] for row in visible(listed, foreign)]
+    tree = sort_out(listed, f"'{url}'", Counter(), foreign)
+    tree.check_images(f"'{url}'")
+    names = [listed[row] for row in tree.rows]
+    paths = [f"{root.rstrip('/')}/{name}" for name in names]
     states = [(found[path].get("size"), str(found[path].get("mtime"))) for path in paths]
+    table = read_folders(names, f"'{url}'", within=url, labels=labels)
     return Examples(
-        **vars(read_folders(names, url, labels=labels)),
+        **vars(replace(table, notes=(*tree.notes, *table.notes))),
         files=remote_files(Names(system.unstrip_protocol(path) for path in paths)),
+        as_values=tree.kind == "arrays",
         origin=partial(digest, url, names, states),
     )
 

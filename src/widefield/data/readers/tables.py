@@ -194,7 +194,7 @@ def _examples(
         for name, kind in _features(schema).items()
         if kind.get("_type") == "ClassLabel"
     }
-    names = Names(columns[path]) if is_name else Names.of_rows(len(columns))
+    names = Names(columns[path]) if is_name else Names.of_rows(len(images))
     return Examples(
         **vars(read_tasks(columns, names, ("split", path or ""), class_labels)),
         files=images,

@@ -1,11 +1,10 @@
-"""Tar files: shards of WebDataset, and plain archives of images. Zip files of images."""
+"""Tar files: shards of WebDataset, and plain archives of images."""
 
 import json
 import os
 import tarfile
 import threading
-import zipfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +15,12 @@ import pyarrow as pa
 
 from widefield.core.names import printable
 from widefield.data.columns import Names
-from widefield.data.examples import Encoded, Examples, LazyFiles
+from widefield.data.examples import Encoded, Examples
 from widefield.data.labels.columns import read_tasks
 from widefield.data.labels.folders import printable_path, read_folders
-from widefield.data.readers.images import image_suffixes
+from widefield.data.readers.samples import Key, sample_keys
+from widefield.data.readers.tree import is_named_as_target, sort_out, suffix_of, visible
+from widefield.data.readers.zips import member_path, resolved
 from widefield.data.skipped import Skipped
 
 PACKED_SUFFIXES = (".tgz", ".gz", ".bz2", ".xz", ".zst")
@@ -28,11 +29,11 @@ COMPRESSED = (
     "{} is a compressed tar file, or holds some, in which images have no offset: unpack each once, "
     "as with gunzip, and give the .tar files"
 )
-_NO_IMAGES = "{} holds no images: expected members such as .jpg, .png or .webp"
 _CUT_OFF = "the shard ends early"
 _LARGEST_LABELS = 1 << 20
 """Most bytes of a member with labels, chosen by hand."""
-_ENCRYPTED = 0x1
+_SIDECARS = (".cls", ".json")
+"""Suffixes of members that hold the labels of a sample."""
 
 
 class _Member(NamedTuple):
@@ -46,10 +47,9 @@ class _Member(NamedTuple):
     size: int
 
     @property
-    def key(self) -> tuple[int, str]:
-        """The name up to the first dot of its last part: what members of a sample share."""
-        folder, slash, last = self.name.rpartition("/")
-        return self.file, folder + slash + last.partition(".")[0]
+    def stem(self) -> tuple[int, str]:
+        """The tar file, and the name without the suffix."""
+        return self.file, self.name[: len(self.name) - len(self.suffix)]
 
 
 class Slices(Sequence[Encoded]):
@@ -93,33 +93,60 @@ def read_tars(files: Sequence[Path], source: str, labels: bool = False) -> Examp
     entry. Examples are in the order of the shards, sorted by name in each. Members are found by
     their headers alone, and no image is read.
     """
-    suffixes = image_suffixes()
     members: list[_Member] = []
     skipped: list[Skipped] = []
+    ignored: Counter[str] = Counter()
+    foreign: Counter[str] = Counter()
     for number, file in enumerate(files):
-        found, damage = _members(file, number)
+        found, damage = _members(file, number, ignored)
         members += sorted(found, key=lambda member: member.name)
         if damage is not None:
             skipped.append(Skipped(printable(file.name), damage))
-    images = [member for member in members if member.suffix in suffixes]
-    if not images:
-        raise ValueError(_NO_IMAGES.format(source))
-    sidecars = [member for member in members if member.suffix in (".cls", ".json")]
-    if sidecars:
-        first: dict[tuple[int, str], _Member] = {}
-        for image in images:
-            first.setdefault(image.key, image)
-        images = list(first.values())
-    keys = [image.key if sidecars else (image.file, image.name) for image in images]
-    names = Names(printable_path(_unique(key, files)) for key in keys)
-    if sidecars:
-        columns, without_image = _columns(Slices(files, sidecars), sidecars, keys)
-        skipped += without_image
-        table = read_tasks(pa.table(columns), names)
+    members = [members[row] for row in visible([member.name for member in members], foreign)]
+    sidecars = [member for member in members if member.suffix in _SIDECARS]
+    others = [member for member in members if member.suffix not in _SIDECARS]
+    tree = sort_out([member.name for member in others], source, ignored, foreign)
+    tree.check_images(source)
+    images = [others[row] for row in tree.rows]
+    keys = sample_keys([image.stem for image in images], [sidecar.stem for sidecar in sidecars])
+    notes: tuple[str, ...] = ()
+    if keys is None:
+        tree.ignored.update(sidecar.suffix for sidecar in sidecars)
+        samples = [(image.file, image.name) for image in images]
+        names = Names(printable_path(_unique(sample, files)) for sample in samples)
+        table = read_folders([name for _, name in samples], source, names=names, labels=labels)
     else:
-        paths = [image.name for image in images]
-        table = read_folders(paths, source, names=names, labels=labels)
-    return Examples(**vars(replace(table, skipped=tuple(skipped))), files=Slices(files, images))
+        images, samples, notes = _one_of_each(images, keys[0])
+        names = Names(printable_path(_unique(sample, files)) for sample in samples)
+        columns, lost = _columns(Slices(files, sidecars), sidecars, keys[1], samples)
+        skipped += lost
+        table = read_tasks(pa.table(columns), names)
+    table = replace(table, skipped=tuple(skipped), notes=(*tree.notes, *notes, *table.notes))
+    are_arrays = tree.kind == "arrays"
+    return Examples(**vars(table), files=Slices(files, images), as_values=are_arrays)
+
+
+def _one_of_each(
+    images: Sequence[_Member], keys: Sequence[Key]
+) -> tuple[list[_Member], list[Key], tuple[str, ...]]:
+    """Return an image of each sample, its key, and a note if there are more."""
+    chosen: dict[Key, _Member] = {}
+    lost: list[tuple[_Member, Key]] = []
+    # The image whose name is the key comes first.
+    for image, key in sorted(zip(images, keys, strict=True), key=lambda pair: _rank(*pair)):
+        if chosen.setdefault(key, image) is not image:
+            lost.append((image, key))
+    found = {key: chosen[key] for key in dict.fromkeys(keys)}
+    notes = tuple(
+        f"{len({key for _, key in lost})} samples have several images: of each one is read, such "
+        f"as '{printable_path(found[key].name)}' and not '{printable_path(image.name)}'"
+        for image, key in lost[:1]
+    )
+    return [*found.values()], [*found], notes
+
+
+def _rank(image: _Member, key: Key) -> tuple[bool, bool, str]:
+    return image.stem != key, is_named_as_target(image.name), image.name
 
 
 def is_compressed(name: str) -> bool:
@@ -133,18 +160,24 @@ def is_compressed(name: str) -> bool:
     return suffix in PACKED_SUFFIXES and (suffix == ".tgz" or stem.endswith(".tar"))
 
 
-def _members(file: Path, number: int) -> tuple[list[_Member], str | None]:
+def _members(file: Path, number: int, ignored: Counter[str]) -> tuple[list[_Member], str | None]:
     """Return the files in a tar file, and what is wrong with it, if others may be lost."""
     found: dict[str, _Member] = {}
+    links: dict[str, str] = {}
     damage = None
     try:
         with tarfile.open(file, "r:") as archive:
             try:
                 for info in archive:
-                    if info.isreg() and not info.name.rpartition("/")[2].startswith("."):
-                        name = info.name.removeprefix("./")
-                        suffix = _suffix(name)
+                    name = member_path(info.name)
+                    if info.isreg():
+                        suffix = suffix_of(name)
                         found[name] = _Member(name, suffix, number, info.offset_data, info.size)
+                    elif info.islnk() or info.issym():
+                        folder = os.path.dirname(name) if info.issym() else ""
+                        links[name] = member_path(os.path.join(folder, info.linkname))
+                    elif not info.isdir():
+                        ignored["pipes or devices"] += 1
             except tarfile.ReadError:
                 damage = _CUT_OFF
             damage = damage or _damage(file, archive.offset)
@@ -154,6 +187,9 @@ def _members(file: Path, number: int) -> tuple[list[_Member], str | None]:
         raise ValueError(
             f"'{file}' is not a plain tar file: unpack a compressed one first, as gunzip does"
         ) from None
+    # Equal files are stored once, and the others as links to them.
+    for name, target in resolved(links, found, ignored).items():
+        found[name] = found[target]._replace(name=name, suffix=suffix_of(name))
     return list(found.values()), damage
 
 
@@ -167,10 +203,6 @@ def _damage(file: Path, end: int) -> str | None:
     return f"the shard is damaged from byte {end} on" if any(block) else None
 
 
-def _suffix(name: str) -> str:
-    return os.path.splitext(name)[1].lower()
-
-
 def _unique(key: tuple[int, str], files: Sequence[Path]) -> str:
     """Return a name that no member of another shard has."""
     file, name = key
@@ -178,63 +210,41 @@ def _unique(key: tuple[int, str], files: Sequence[Path]) -> str:
 
 
 def _columns(
-    contents: Slices, sidecars: Sequence[_Member], keys: Sequence[tuple[int, str]]
+    contents: Slices, sidecars: Sequence[_Member], keys: Sequence[Key], samples: Sequence[Key]
 ) -> tuple[dict[str, pa.Array], list[Skipped]]:
-    """Return task -> labels of the samples `keys`, and the labels that have no image."""
-    row_of = {key: row for row, key in enumerate(keys)}
-    columns: dict[str, list[Any]] = defaultdict(lambda: [None] * len(keys))
+    """Return task -> labels of the samples, and the sidecars that have no image or no labels."""
+    row_of = {key: row for row, key in enumerate(samples)}
+    columns: dict[str, list[Any]] = defaultdict(lambda: [None] * len(samples))
     skipped = []
-    for i, member in enumerate(sidecars):
-        if member.key not in row_of:
+    for i, (member, key) in enumerate(zip(sidecars, keys, strict=True)):
+        if key not in row_of:
             skipped.append(Skipped(printable_path(member.name), "a row without an image"))
             continue
-        for task, label in _labels(member, contents, i).items():
-            columns[task][row_of[member.key]] = label
+        labels = _labels(member, contents, i)
+        if labels is None:
+            skipped.append(Skipped(printable_path(member.name), "labels that cannot be read"))
+        for task, label in (labels or {}).items():
+            columns[task][row_of[key]] = label
     return {task: _column(labels) for task, labels in columns.items()}, skipped
 
 
-def _labels(member: _Member, contents: Slices, index: int) -> dict[str, Any]:
-    """Return task -> label of a sample; nothing for labels that cannot be read."""
+def _labels(member: _Member, contents: Slices, index: int) -> dict[str, Any] | None:
+    """Return task -> label of a sample; None for labels that cannot be read."""
     if member.size > _LARGEST_LABELS:
-        return {}
+        return None
     try:
         content = bytes(contents[index]).decode("utf-8").strip()
         if member.suffix == ".cls":
             return {"class": int(content) if content.isdecimal() else content}
         value = json.loads(content)
     except (ValueError, RecursionError, OSError):
-        return {}
-    pairs = value.items() if isinstance(value, dict) else ()
-    return {name: x for name, x in pairs if isinstance(x, str | int | bool)}
+        return None
+    return value if isinstance(value, dict) else {"class": value}
 
 
 def _column(values: list[Any]) -> pa.Array:
     """Return a column of labels, as text if they are of several types."""
     try:
         return pa.array(values)
-    except pa.ArrowException:
+    except (pa.ArrowException, OverflowError):
         return pa.array([None if value is None else str(value) for value in values])
-
-
-def read_zip(files: Sequence[Path], source: str, labels: bool = False) -> Examples:
-    """Read a zip file of images in folders, which are classes as on a disk."""
-    try:
-        archive = zipfile.ZipFile(files[0])
-    except Exception as error:  # a damaged directory may raise any error
-        reason = getattr(error, "strerror", None) or "not a zip file, or cut off"
-        raise ValueError(f"{source} cannot be read: {reason}") from None
-    suffixes = image_suffixes()
-    members = {m.filename: m for m in archive.infolist() if _suffix(m.filename) in suffixes}
-    if any(member.flag_bits & _ENCRYPTED for member in members.values()):
-        raise ValueError(f"{source} is encrypted: save it without a password")
-    if not members:
-        raise ValueError(_NO_IMAGES.format(source))
-    names = sorted(members)
-
-    def read(row: int) -> memoryview:
-        member = members[names[row]]
-        with archive.open(member) as file:
-            return memoryview(file.read(member.file_size))
-
-    table = read_folders(names, source, labels=labels)
-    return Examples(**vars(table), files=LazyFiles(len(names), read))
