@@ -29,6 +29,7 @@ from widefield.report import (
     TaskVerdict,
 )
 
+# Chosen by hand, as `_MAX_LINES`: what is legible without zooming.
 _LAYERS = 12
 """Largest number of layers in the figure of activations."""
 _GRADE_RANGE = {

@@ -29,6 +29,7 @@ MIDDLE = 2
 # Chosen by hand: each plant is probed at five grades, with floors and a ceiling at each.
 _MAX_TRAIN, _MAX_TEST = 2000, 1000
 """Largest numbers of planted images."""
+# Chosen by hand.
 GRAPH_NEIGHBORS = 10
 """Nearest neighbors of an image that are compared."""
 

@@ -22,10 +22,12 @@ from widefield.core.validation import check
 from widefield.probes.comparison import Comparison
 from widefield.report.tables import ResultTable, TabularResult, percent, percents
 
+# Chosen by hand: an audit takes less than 2 MB (pictures.py).
 LARGEST = 2**28
 """Largest size of an audit's file, bytes."""
 _FORMAT = 4
 """Version of the JSON."""
+# Chosen by hand.
 _MIN_INCREASE = 0.02
 """Smallest increase of a learned share over the second half of training that counts."""
 _LOSS_SETTINGS = {"logit_scale": "larger", "temperature": "smaller"}

@@ -40,6 +40,7 @@ _WIDTH = 256
 """Largest number of features of a probe."""
 _PCA_EXAMPLES = 1000
 """Examples that principal directions are fitted on."""
+# Chosen by hand: maps of all stages of a batch are in memory at once.
 _BATCH = 250
 
 StageOutcomes = Mapping[str, Mapping[str, Outcome]]
@@ -111,6 +112,7 @@ def _fitted(source: Source, x: Tensor) -> _Cell:
     mean, inverse = s.mean(0), inverse_deviation(s.std(0))
     if s.shape[1] <= source.width:
         return _Cell(source=source, mean=mean, directions=torch.diag(inverse))
+    # Standardized first: a channel of large values would be all of the leading directions.
     directions = leading_directions((s - mean) * inverse, source.width)
     return _Cell(source=source, mean=mean, directions=inverse[:, None] * directions)
 

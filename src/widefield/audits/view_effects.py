@@ -57,6 +57,7 @@ IMAGE_VIEWS = (
 )
 """Views of images that may keep a feature, from the strongest to the weakest: without one or two
 components of `expert`, or with a weaker crop."""
+# Chosen by hand: images, views and features of a batch are in memory at once.
 _BATCH = 256
 
 _Outcomes = Mapping[str, Outcome]

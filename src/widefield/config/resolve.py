@@ -235,5 +235,6 @@ def _with_rates(recipe: Recipe, unset: Collection[str]) -> Recipe:
     multiple = LR_SCALES[family_of(recipe.encoder)]
     rates = {"lr": multiple * recipe.method.lr}
     if isinstance(recipe.method, HeadMethodConfig):
+        # Rows are alike for all families, so that their own rate stays as it is.
         rates["head_lr_scale"] = 1 / multiple
     return recipe.changed({name: rate for name, rate in rates.items() if name in unset})

@@ -21,6 +21,7 @@ from widefield.core.validation import check
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# Chosen by hand: values of mean 0 and deviation 1 have a distance of about 0.5 from [0, 1].
 MAX_DISTANCE = 0.1
 """Mean distance from their range up to which inputs are accepted: views may leave it a little."""
 
@@ -286,6 +287,7 @@ def check_examples(
         _check_values(x.detach(), *limits)
 
 
+# Chosen by hand: color with alpha has four channels.
 _MAX_CHANNELS, _MIN_SIDE = 4, 8
 """A last axis of at most 4, after one of at least 8, is that of channels."""
 

@@ -56,6 +56,7 @@ class _Gather(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor) -> Tensor:
         rank, world = rank_and_world()
         ctx.local = slice(rank * len(x), (rank + 1) * len(x))
+        # all_gather takes contiguous tensors alone.
         parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(world)]
         distributed.all_gather(parts, x.contiguous())
         return torch.cat(parts)

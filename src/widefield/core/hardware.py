@@ -50,6 +50,7 @@ def keep_freed_memory() -> None:
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
+        # Smaller blocks come from the heap, which keeps what is freed.
         libc.mallopt(_M_MMAP_THRESHOLD, 2**30)
         libc.mallopt(_M_TRIM_THRESHOLD, -1)  # no threshold; a number could not exceed 2 GiB
 

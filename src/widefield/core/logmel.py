@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+# A sine of one step of 16 bits, 90 dB below full scale, is near -60.
 LOWEST, HIGHEST = -80.0, 40.0
 """Decibels that are 0 and 1 in a spectrogram; a full-scale sine is near 30."""
+# Chosen by hand: several periods of a low voice, and shorter than a syllable.
 _WINDOW_SECONDS = 0.04
 
 
@@ -128,6 +130,7 @@ class LogMel(nn.Module):
         """
         fft, hop = self.front_end.fft, self.front_end.hop
         time, bins = torch.arange(fft), torch.arange(fft // 2 + 1)
+        # Modulo the period first: the cosine of a large angle would lose digits.
         turns = (bins[:, None] * time % fft).to(torch.float64) * (2 * math.pi / fft)
         windowed = torch.stack([turns.cos(), turns.sin()]) * self.window.double().cpu()
         padded = functional.pad(samples[:, None], (fft // 2, fft // 2))

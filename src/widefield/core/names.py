@@ -79,6 +79,7 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+# Chosen by hand: five lines of a terminal of 80 columns.
 LONGEST = 400
 """Maximum characters of a line; a longer one loses its middle, so that the remedy stays."""
 

@@ -11,6 +11,7 @@ from widefield.core.files import check_plain_file
 
 MAX_BYTES = 16 * 2**20
 """Maximum size of a file; it has room for many class names."""
+# Chosen by hand: PyYAML calls itself once a level.
 MAX_DEPTH = 20
 """Maximum levels of nesting."""
 

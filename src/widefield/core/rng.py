@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 GOLDEN = -0x61C8864680B583EB
 """The step between states of SplitMix64, 2^64 / golden ratio, as a signed integer."""
+# 0xBF58476D1CE4E5B9 and 0x94D049BB133111EB as signed integers.
 _MIX_1, _MIX_2 = -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
 
 Int64Array = TypeVar("Int64Array", NDArray[np.int64], "Tensor")
@@ -50,6 +51,7 @@ def bits(seed: int, stream: str, index: ArrayLike) -> NDArray[np.uint64]:
         >>> bool((bits(0, "a", [5, 2])[1:] == bits(0, "a", [2])).all())
         True
     """
+    # A hash, so that neighboring seeds and similar names have unrelated numbers.
     key = hashlib.blake2b(f"{seed}/{stream}".encode(), digest_size=8).digest()
     start = np.frombuffer(key, dtype="<i8").astype(np.int64)
     # At least 1-d: arrays wrap around 2^64 silently, scalars warn.

@@ -42,6 +42,7 @@ _FREE_FACTOR = 10
 # Chosen by hand: about ten entries of 30,000 images of 224 pixels.
 MAX_CACHE_BYTES = 50 * 10**9
 """Limit of the total size of all entries; the least recently used ones are removed."""
+# Chosen by hand: an entry that is being decoded is younger.
 _STALE_SECONDS = 7 * 24 * 3600
 """Age in seconds above which a temporary entry is left over from a killed process."""
 _ENTRY, _TEMP_ENTRY = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9a-f]{32}\.\w+")
@@ -248,12 +249,14 @@ def _write_entry(
         text = json.dumps({**record, "digest": _digest(entry, record)})
         (temp_dir / "record.json").write_text(text, "utf-8")
         try:
+            # When it is whole, so that no other process sees a part of it.
             temp_dir.rename(entry)
         except OSError:
             if not entry.is_dir():  # otherwise another process wrote the same entry first
                 raise
             shutil.rmtree(temp_dir, ignore_errors=True)
     except BaseException as error:
+        # An interrupted build goes on later, and one that failed would fail again.
         is_resumed = not isinstance(error, Exception) and (temp_dir / "journal").exists()
         if not is_resumed:
             shutil.rmtree(temp_dir, ignore_errors=True)

@@ -19,6 +19,7 @@ MAX_SEGMENTS = 30
 # Chosen by hand: 36 dB above one step of 16 bits, at full scale.
 SILENCE = 1e-6
 """Limit of the variance of silence, as a share of that of the loudest part: -60 dB."""
+# Chosen by hand.
 _BLOCKS = 8
 """Blocks in a segment, the resolution of `Clips.sample` and `Clips.loudest`."""
 
@@ -98,6 +99,7 @@ class Clips:
         """Return the start of a segment for two uniform numbers: its bin, and its place in it."""
         bounds, share = self._bins(row)
         total = share.cumsum()
+        # Rounding may place the last numbers beyond the end.
         k = min(int(np.searchsorted(total, place * total[-1], side="right")), len(share) - 1)
         return int(bounds[k] + within * (bounds[k + 1] - bounds[k]))
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+# Chosen by hand: Python objects of a chunk are in memory at once.
 _CHUNK = 65_536
 
 

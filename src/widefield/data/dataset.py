@@ -26,6 +26,7 @@ from widefield.data.table import Table
 # below a fortieth of the deviation between images.
 _STATISTICS_EXAMPLES, _STATISTICS_ENCODED = 50_000, 2_000
 """Examples from which mean and deviation are found: decoded, and encoded ones."""
+# Chosen by hand: floats of a chunk are in memory at once.
 _STATISTICS_CHUNK = 512
 
 

@@ -96,6 +96,7 @@ class EncodedImages:
         They are a function of seed, read, view and index, whatever else is read and by how many
         threads.
         """
+        # Each image has numbers of its own: its crops do not depend on the others of a batch.
         places = index[:, None] * UNIFORMS + np.arange(UNIFORMS)
         draws = [
             rng.uniforms(seed, f"crop {read}/{view}", places).tolist() for view in range(views)
@@ -118,6 +119,7 @@ class EncodedImages:
         Raises:
             ValueError: a file cannot be read any more.
         """
+        # One image at a time: sizes differ, and a thread with large ones would hold up the batch.
         with closing(in_parallel(decode_row, range(len(index)), chunk=1)) as results:
             for row, reason in results:
                 if reason is not None:

@@ -58,6 +58,7 @@ from widefield.data.select import balanced_subset, split_rows, subset_without
 from widefield.data.skipped import Skipped, check_skipped
 from widefield.data.spec import BUILT_IN, Spec
 
+# Chosen by hand: a memory map may be larger than the memory, and is copied in parts.
 _CHUNK = 512
 
 

@@ -38,13 +38,16 @@ from widefield.data.select import balanced_subset, split_rows, subset_without
 from widefield.data.skipped import Skipped, check_skipped
 from widefield.data.spec import Spec
 
+# Chosen by hand.
 SECONDS = 1.0
 """Default duration of an example."""
+# Speech is mostly below 8 kHz, and higher rates take memory in proportion.
 HIGHEST_RATE = 16_000
 """Maximum of the default sampling rate, Hz."""
 # A Hann window of the spectrogram; see core/logmel.py.
 _SHORTEST = 256
 """Minimum samples of an example."""
+# Chosen by hand: the header of each file is read.
 _RATE_FILES = 200
 """Files from which the most common rate is found."""
 

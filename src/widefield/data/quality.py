@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from widefield.core.pixels import to_bytes
 
+# Chosen by hand: gray values of a chunk are floats.
 _CHUNK = 512
 _DEVIATIONS = 3.5
 _DARK, _BRIGHT, _ENTROPY = 0.32, 0.95, 3.0
@@ -93,6 +94,7 @@ def _away(values: _Floats) -> _Floats:
 def _unusual(values: _Floats, limit: float) -> NDArray[np.int64]:
     """Return where values are at least `limit` and far above the median, the highest first."""
     deviation = 1.4826 * float(np.median(_away(values)))
+    # Where most values are equal the deviation is 0, and rounding alone would be far.
     far = values - np.median(values) > max(_DEVIATIONS * deviation, 1e-6)
     return _descending(values, far & (values >= limit))
 

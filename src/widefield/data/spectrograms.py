@@ -7,6 +7,7 @@ from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.types import to_floats
 from widefield.data.dataset import Dataset
 
+# Chosen by hand: as many as of encoded images (dataset.py).
 _MAX_SOUNDS, _CHUNK = 2_000, 100
 
 

@@ -19,6 +19,7 @@ from widefield.head.losses import decoupled_contrast
 from widefield.head.storage.base import RowState, Storage
 from widefield.head.storage.memory import MemoryStorage
 
+# A temperature of 0.1; the study contrast-weights (docs/studies.md) compares others for runs.
 SCALE = 10.0
 """Default factor of the logits of the decoupled contrast."""
 

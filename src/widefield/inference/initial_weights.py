@@ -59,6 +59,7 @@ def init_name(spec: EncoderSpec) -> str:
     if isinstance(spec, nn.Module):
         return type(spec).__name__
     if is_own(encoder_name(spec)):
+        # Absolute, because a resume may start in another folder.
         file, _, function = os.fspath(spec).rpartition(":")
         return f"{os.path.abspath(file)}:{function}"
     name = encoder_name(spec)

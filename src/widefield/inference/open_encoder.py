@@ -238,6 +238,7 @@ def _open_named(name: str) -> FeatureExtractor:
 
 
 def _with_match(name: str, path: str, encoder: Encoder, match: WeightMatch) -> FeatureExtractor:
+    # Networks of convolutions take the size of the data.
     size = encoder.config.image_size if encoder.size_is_fixed else None
     return FeatureExtractor(
         name=name,

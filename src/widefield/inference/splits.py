@@ -28,6 +28,7 @@ from widefield.train.run_dir import RunFolder
 # As is usual; `_test_count` keeps the same ratio, one to four.
 _TEST_SHARE = 0.2
 
+# Chosen by hand: a note is one line.
 _RARE = 3
 """Classes that a note on small classes names."""
 

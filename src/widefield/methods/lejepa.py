@@ -18,6 +18,7 @@ from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import ProjectionConfig
 from widefield.methods.projector import ProjectorConfig
 
+# As published.
 LAST_FREQUENCY, FREQUENCIES = 5.0, 9
 """The test compares characteristic functions at 17 points of [-5, 5]; by symmetry 9 are enough."""
 

@@ -120,6 +120,7 @@ def projector(in_dim: int, *, layers: int, width: int, out_dim: int, batch_norm:
     widths = [in_dim, *[width] * (layers - 1)]
     modules: list[nn.Module] = []
     for a, b in itertools.pairwise(widths):
+        # Batch normalization subtracts the mean, and a bias with it.
         modules.append(nn.Linear(a, b, bias=not batch_norm))
         if batch_norm:
             modules.append(nn.BatchNorm1d(b))

@@ -12,6 +12,7 @@ from widefield.head import view_contrast
 from widefield.methods.head_method import HeadMethod, HeadMethodConfig
 from widefield.methods.projector import ProjectorConfig
 
+# Compared in the study contrast-weights (docs/studies.md).
 LOGIT_SCALE, CROSS_ENTROPY_WEIGHT = 10.0, 30.0
 """Weights of the two terms in runs of few steps; `config.defaults` has those of longer runs."""
 

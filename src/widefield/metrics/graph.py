@@ -12,10 +12,12 @@ from widefield.core.scale import unit_rows
 from widefield.metrics.neighbors import check_k, nearest_rows
 from widefield.metrics.spectrum import check_features
 
+# Chosen by hand: all pairs of more rows take hours on a CPU.
 EXACT = 1_000_000
 """Maximum number of examples for which all pairs are compared; above it an index is used."""
 _VALUES = 2**22
 """Number of values in memory at a time, 16 MiB: more exceed the cache of a processor."""
+# Chosen by hand, as `_MIN_CANDIDATES`.
 _CELL_FRACTION = 0.02
 """Fraction of the cells that faiss searches for each row."""
 _MIN_CANDIDATES = 20

@@ -18,8 +18,10 @@ _SCALE_NEIGHBOR = 5
 """Position of the neighbor whose distance is the local scale: nearer ones may be copies too."""
 _MAX_DEVIATIONS = 3.5
 """Robust deviations from the median that make an outlier (Iglewicz and Hoaglin 1993)."""
+# As many as in a kNN vote (probes/knn.py).
 VOTERS = 20
 """Neighbors whose labels are compared with a label."""
+# The default of HDBSCAN.
 _SMALLEST = 5
 """Minimum size of a cluster."""
 _LARGEST_SHARE = 0.8
@@ -113,10 +115,12 @@ def density_clusters(
         >>> sorted(set(density_clusters(np.concatenate([grid, grid + 100])).tolist()))
         [0, 1]
     """
+    # A quarter of the root: study smallest-cluster (docs/studies.md).
     smallest = max(_SMALLEST, round(math.sqrt(len(places)) / 4))
     if len(places) < 2 * smallest:
         return np.full(len(places), -1)
     found = _hdbscan(places, smallest, None)
+    # Where a few points are far from all others, HDBSCAN divides these from the rest and stops.
     if np.bincount(found[found >= 0], minlength=1).max() > _LARGEST_SHARE * len(places):
         divided = _hdbscan(places, smallest, len(places) // 2)
         found = divided if divided.max() > found.max() else found

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from widefield.core.scale import unit_rows
 
+# As in `health`: a few times the rounding of bfloat16.
 DEAD_STD = 0.01
 """A dimension whose `dimension_std` is below this counts as dead."""
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from widefield.metrics.graph import Graph, neighbor_graph
 from widefield.metrics.spectrum import check_features
 
+# The default of openTSNE.
 PERPLEXITY = 30
 MAP_NEIGHBORS = 3 * PERPLEXITY
 """Number of neighbors that a map uses; farther ones have no weight."""
@@ -15,8 +16,10 @@ ITERATIONS = (100, 250)
 much and preserve no more neighborhoods of 30: `benchmarks/map_cost.py`."""
 _INIT_STD = 1e-4
 """Std of the initial positions, as the authors recommend."""
+# Chosen by hand: eigenvectors of a matrix of this size take about a second.
 _EXACT = 2048
 """Maximum of min(n, D) for an exact PCA."""
+# Chosen by hand: two directions are wanted, and the others make these converge sooner.
 _NUM_AXES, _ITERATIONS = 16, 8
 """Random directions and iterations of the subspace iteration above it."""
 
@@ -54,6 +57,7 @@ def tsne_map(
     weights = PerplexityBasedNN(knn_index=neighbors, perplexity=k / 3)
     embedding = TSNEEmbedding(start, weights, random_state=seed)
     early, late = iterations
+    # Momenta of van der Maaten and Hinton (2008), exaggeration of van der Maaten (2014).
     embedding = embedding.optimize(n_iter=early, exaggeration=12, momentum=0.5)
     embedding = embedding.optimize(n_iter=late, momentum=0.8)
     return torch.from_numpy(np.asarray(embedding, dtype=np.float32))

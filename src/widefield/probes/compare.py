@@ -56,6 +56,7 @@ IMAGE_COUNTS: dict[Baseline, tuple[int, int]] = {
 """Smallest and largest number of images."""
 _OVERLAYS: dict[str, ImageFeature] = {kind.name: kind.levels()[2] for kind in (Shapes, Digits)}
 """Planted features, at the middle of five grades from hard to easy."""
+# As planted features need (data/planted/overlay.py).
 MIN_SIDE = 16
 """Smallest side of images for planted features, pixels."""
 

@@ -15,6 +15,7 @@ SplitGroups = tuple[GroupIds, GroupIds]
 """Groups of the training and of the test examples."""
 
 
+# Chosen by hand, as is usual.
 _PARTS = 5
 """One of so many parts of the training examples selects the penalty of a probe; of few labels,
 each of them in turn."""

@@ -105,6 +105,7 @@ def minimize(x: DesignMatrix, problems: Problems, start: Tensor, *, tolerance: f
             step = _scale(length, direction)
             new_logits = torch.addcmul(logits, length[:, None, None], logit_direction)
             new_loss, probability = problems.loss(new_logits, weight + step)
+            # The constant of the Armijo condition is Nocedal and Wright's (section 3.1).
             decreased = new_loss <= loss + 1e-4 * length * descent
             if decreased.all():
                 break

@@ -27,6 +27,7 @@ from widefield.probes.lbfgs import Problems, minimize
 from widefield.probes.outcome import Outcome
 from widefield.probes.standardize import Standardization
 
+# Both chosen by hand, a factor of ten apart.
 L2_GRID = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 _SCALES = (10.0, 0.1, 0.0)
 """Scales s of the columns beside pooled ones, other than 1."""

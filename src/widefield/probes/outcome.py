@@ -91,8 +91,10 @@ class Outcome:
         least, most = _RANGES[self.measure]
         if self.groups is not None and len(np.unique(self.groups)) < 2:
             return least, most  # of a single group it is not known
+        # A fixed seed, so that the same values have the same interval everywhere.
         (means,) = bootstrap_means(self.values, groups=self.groups, seed=0)
         low, high = np.clip(interval(means), least, most)
+        # The value itself is inside, also where the means of the bootstrap are skewed.
         return min(float(low), self.value), max(float(high), self.value)
 
     @property

@@ -23,6 +23,7 @@ from widefield.probes.folds import GroupIds
 
 ScoreVerdict = Literal["higher", "lower", "no significant difference"]
 
+# Chosen by hand, as is usual for the percentiles of a 95 % interval.
 RESAMPLES = 1000
 QUANTILE = 1.959964
 """The normal quantile at 0.975."""

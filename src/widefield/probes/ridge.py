@@ -27,7 +27,9 @@ from widefield.probes.standardize import Standardization
 RIDGE_GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
 _SCALES = (1.0, 10.0, 0.1, 0.0)
 """Sizes of the columns beside pooled ones."""
+# As many as the parts of the linear probe (folds.py).
 _FOLDS = 5
+# Chosen by hand.
 _CHUNK = 8192
 """Rows that are converted to float64 at once."""
 

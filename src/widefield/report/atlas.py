@@ -16,6 +16,7 @@ _SIDES = (96, 80, 64, 48, 40, 32, 28, 24, 20, 16, 14, 12, 10, 8, 6, 4)
 """Candidate lengths of the longer side of a tile, in pixels."""
 _SHEET = 2048
 """Longest side of a sheet: phones do not display much larger images."""
+# Chosen by hand.
 _QUALITY = 60
 _SAMPLE = 512
 """Number of tiles that are encoded to estimate the bytes of one."""
@@ -49,6 +50,7 @@ def atlas(images: NDArray[np.uint8], rows: Sequence[int], *, budget: int) -> Atl
     spread = np.linspace(0, len(rows) - 1, min(_SAMPLE, len(rows))).round().astype(int)
     sample = [rows[i] for i in spread]
     largest = max(images.shape[1:3])
+    # A sample comes first: to draw all images at each size would take long.
     for side in [min(largest, _SIDES[0]), *(s for s in _SIDES[1:] if s < largest)]:
         cost = sum(map(len, _draw(images, sample, side).sheets)) / len(sample)
         if cost * len(rows) > budget:

@@ -17,6 +17,7 @@ from widefield.report.atlas import atlas
 from widefield.report.pages import render
 from widefield.report.tables import ResultTable
 
+# Chosen by hand.
 MAX_PAGE_BYTES = 15_000_000
 """Size limit of a page, in bytes."""
 _RESERVED = 100_000
@@ -158,6 +159,7 @@ class ExplorePage:
         text += b" " * (-(4 + len(text)) % 4)
         blocks = (a.tobytes() + b"\0" * (-a.nbytes % 4) for a in arrays.values())
         content = len(text).to_bytes(4, "little") + text + b"".join(blocks)
+        # Without a time of compression: equal results give equal pages.
         return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
 
     def _places(self) -> dict[str, NDArray[np.generic]]:

@@ -26,6 +26,7 @@ _SIDE = 96
 _INK = "#010203"
 """Placeholder for the text color of the page."""
 _MARKERS = ("o", "s", "^", "D")
+# Chosen by hand: more markers would hide the curve.
 _MAX_MARKERS = 12
 """Curves of at most this many points get a marker at each."""
 

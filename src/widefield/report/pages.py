@@ -27,6 +27,7 @@ from widefield.report.parts import (
 
 _EXAMPLES, _IMAGES = 6, 6
 """Rows and columns of the grid of views: what fits on a phone."""
+# Chosen by hand: lines of a plot need more pixels than a small image.
 _SIDE, _SIGNAL_SIDE = 96, 192
 """Longest side of a view in pixels, for images and for plots of signals."""
 

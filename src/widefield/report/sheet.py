@@ -30,5 +30,6 @@ def contact_sheet(blocks: Sequence[tuple[str, Sequence[Sequence[NDArray[Any]]]]]
                 axes.imshow(np.squeeze(picture), cmap="gray", vmin=0, vmax=255)
                 axes.set_axis_off()
     file = BytesIO()
+    # Without the version of matplotlib: equal views give equal files.
     figure.savefig(file, format="png", dpi=120, facecolor="white", metadata={"Software": None})
     return file.getvalue()

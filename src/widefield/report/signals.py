@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+# Chosen by hand.
 _WIDTH, _HEIGHT = 128, 64
 _COLORS = ((31, 98, 168), (204, 93, 20), (43, 138, 62), (146, 60, 163), (120, 120, 120))
 """Colors of the channels, repeated."""

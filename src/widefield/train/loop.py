@@ -42,6 +42,7 @@ class Trainer:
             for metrics in self._epoch():
                 on_step(metrics)
             state.epoch, state.epoch_step, state.sums = state.epoch + 1, 0, {}
+            # Once an epoch, because the value waits for the device.
             loss = metrics.means()["loss"]
             if not math.isfinite(loss):
                 raise ValueError(

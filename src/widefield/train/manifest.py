@@ -122,6 +122,7 @@ class Manifest:
             return dataset
         check_memory(dataset.images.nbytes, "a copy of the examples in the run's order")
         new = row.keys() - set(known)
+        # Rows of heads and orders of epochs go by the index, so known examples keep theirs.
         rows = [*(row[path] for path in known), *sorted(row[path] for path in new)]
         ordered = dataset.subset(np.array(rows, dtype=np.int64))
         return replace(ordered, skipped=dataset.skipped)
@@ -191,6 +192,7 @@ class Manifest:
             raise ValueError(f"{self.file} is missing, the list of the run's examples: restore it")
         with self.file.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
+            # A Parquet file ends in PAR1, and one that was cut off does not.
             file.seek(max(0, size - 4))
             if file.read() != b"PAR1":
                 raise ValueError(CHANGED_MESSAGE.format(self.file))

@@ -49,6 +49,7 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
     groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for p in model.parameters():
         if p.requires_grad and id(p) not in head_ids:
+            # Vectors are biases and the weights of norms.
             decayed = p.ndim > 1 or recipe.decay_bias_and_norm
             groups.setdefault((not decayed, scales[p]), []).append(p)
     # The order of the groups is that of the states in a checkpoint.

@@ -230,6 +230,7 @@ def read_metrics(path: Path) -> list[dict[str, str]]:
     return [row for row in _read_rows(path) if row is not None]
 
 
+# Chosen by hand.
 _MAX_BYTES = 2**28
 """Largest size of a table of metrics."""
 _TEXT_COLUMNS = ("verdict", "adversary_optimizer")

@@ -37,6 +37,7 @@ _WARMUP = 0.1
 """Share of the steps."""
 _EPS = 1e-6
 """Adam's epsilon, above gradients that are rounding errors, as all of them are if w is 0."""
+# Chosen by hand: the Gram matrix of dependent features has no inverse without it.
 _RIDGE = 1e-3
 """Ridge of the least squares, relative to the variance of a standardized feature."""
 
@@ -112,6 +113,8 @@ class _Objective(nn.Module):
         super().__init__()
         self.standardize = Standardization.of(before)
         self.kept, self.wanted, self.weight = self.standardize(before), wanted, weight
+        # The former features are predicted exactly at first, so that the first steps are for the
+        # wanted ones.
         self.to_kept = nn.Parameter(torch.eye(before.shape[1], device=before.device))
         self.to_wanted = nn.Parameter(_least_squares(self.kept, wanted))
         self.kept_offset = nn.Parameter(torch.zeros_like(self.kept[0]))

@@ -284,6 +284,7 @@ class PretrainRun:
             if is_last or epoch % recipe.health_every == 0:
                 values |= self.monitor.log_health(epoch, self.bar.print_line)
             self.log.add(epoch, values)
+        # The checkpoint first: after a kill between the two, a resume writes the encoder from it.
         if self.is_save_epoch(epoch):
             self.save_checkpoint()
             if self.ranks.is_rank_zero:
@@ -328,6 +329,7 @@ class PretrainRun:
             "run": self.folder.identity(self.recipe, manifest or self.folder.manifest)
         }
         save_sharded(self.folder.last_checkpoint, state, self.ranks)
+        # Last, because a resume from the checkpoint before needs the older rows.
         for head in self.state.heads:
             head.storage.remove_old()
         self._saved_at = time.monotonic()

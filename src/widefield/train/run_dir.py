@@ -81,6 +81,7 @@ class RunFolder:
         if not self.targets_file.exists():
             return None
         try:
+            # Without pickle, which could run code.
             rows = np.load(self.targets_file, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError):
             rows = np.empty(0)
@@ -133,6 +134,7 @@ class RunFolder:
             shutil.rmtree(folder, ignore_errors=True)
         if start is not None and not self.init_folder.exists():
             save_encoder(start, self._draft("init"))
+        # A kill before leaves the folder free, and one after it a run that a resume begins again.
         self.write_settings(settings)
         self.finish_start()
         self.manifest.write(dataset, growth)

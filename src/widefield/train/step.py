@@ -72,6 +72,7 @@ class TrainStep:
         for optimizer in optimizers:
             optimizer.step()
         state.optimizer.zero_grad()
+        # After the optimizers, because target networks follow the new weights.
         state.model.method.after_step()
         state.step += 1
         state.epoch_step += 1

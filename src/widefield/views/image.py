@@ -30,9 +30,11 @@ Blur = Literal["torchvision", "pillow"]
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 
+# As torchvision's `rgb_to_grayscale`.
 LUMA = (0.2989, 0.587, 0.114)
 """Perceived brightness of red, green and blue."""
 
+# Chosen by hand.
 MOST_JOINT = 4
 """Most channels that share their jitter; the jitter of more is drawn for each channel."""
 
@@ -191,6 +193,8 @@ class ImageAugmentation(Augmentation):
         if self.crop_scale is None:
             return _whole(x)
         low, high = map(math.log, self.crop_ratio)
+        # Ten attempts, as torchvision's RandomResizedCrop makes, but all at once: a loop until one
+        # is valid would wait for the device.
         u = torch.rand(4, n, 10, device=x.device, generator=generator)
         scale = self.crop_scale[0] + (self.crop_scale[1] - self.crop_scale[0]) * u[0]
         area, ratio = height * width * scale, torch.exp(low + (high - low) * u[1])

@@ -16,6 +16,7 @@ _NUM_WINDOWS = 32
 """Number of windows in a waveform: 62 ms each for one second, with half overlap."""
 # Chosen by hand, for windows of few steps.
 _MIN_HOP = 4
+# Chosen by hand.
 _REVERB_LENGTH = 0.25
 """Length of the reverberation, as a share of the waveform."""
 
@@ -84,7 +85,10 @@ class WaveAugment(SignalAugmentation):
         """Add reverberation where `has_reverb`, and remove a band from half of the waveforms."""
         steps = x.shape[-1]
         length = max(1, int(_REVERB_LENGTH * steps))
+        # Padded, because the convolution is circular: the tail of the end would be heard at the
+        # start.
         padded = fast_length(steps + length)
+        # At its end the tail is at exp(-6), -52 dB, so that it does not stop audibly.
         decay = -6.0 * torch.arange(length, device=x.device, dtype=x.dtype) / length
         tail = decay.exp() * normal((len(x), 1, 1, length), x, generator)
         tail = tail / tail.square().sum(-1, keepdim=True).sqrt()

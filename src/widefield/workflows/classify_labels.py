@@ -21,8 +21,9 @@ from widefield.workflows.classify_result import joined
 
 _FEWEST = 3
 """Smallest number of examples with a number: with two, no fold could be held out."""
+# Chosen by hand.
 _MAX_NAMES = 8
-"""ClassLabeling or labels named in a note."""
+"""Classes or labels named in a note."""
 
 
 @dataclass(frozen=True, kw_only=True)

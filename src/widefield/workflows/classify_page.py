@@ -10,8 +10,10 @@ from widefield.version import __version__
 from widefield.workflows.classify_result import Classification
 from widefield.workflows.explore_page import file_sizes, rendered
 
+# Chosen by hand: thumbnails share the limit of the page's size.
 _MOST, _LEAST = 4000, 12
 """Predictions on the page, and those of each class at least."""
+# Chosen by hand.
 _NAMED = 2
 """Classes in the caption of an image."""
 

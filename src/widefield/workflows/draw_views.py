@@ -23,6 +23,7 @@ from widefield.report import AuditReport, Gallery, contact_sheet, png, write_pag
 from widefield.version import __version__
 from widefield.views import VIEWS, ViewSettings, trained_parameters
 
+# Chosen by hand.
 _SIDE = 96
 """Side of the pictures on a page, pixels."""
 

@@ -101,12 +101,14 @@ class Embedding(TabularResult):
 
     def _write_index(self, folder: Path) -> None:
         faiss = load_faiss()
+        # A copy, because faiss normalizes in place.
         unit = self.features.copy()
         faiss.normalize_L2(unit)
         index = faiss.IndexFlatIP(unit.shape[1])
         index.add(unit)
         rows = pa.table(self._columns())
         index_file, rows_file = (folder / name for name in INDEX_FILES)
+        # The index last: a folder with one is complete.
         write_atomically(rows_file, lambda path: pq.write_table(rows, path))
         write_atomically(index_file, lambda path: faiss.write_index(index, str(path)))
 

@@ -20,6 +20,7 @@ from widefield.workflows.explore_result import Exploration
 # Chosen by hand. The page has a limit of size, which thumbnails share.
 _MAX_GROUPS = 200
 """Largest number of groups, outliers or labels of each section; tables have all."""
+# Chosen by hand, as the next ones.
 _NEIGHBORS = 8
 _BATCH, _SIDE = 256, 96
 """Sounds or windows that are rendered at once, and the longest side of each image."""

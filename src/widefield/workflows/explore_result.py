@@ -20,6 +20,7 @@ from widefield.report.tables import ResultTable, TabularResult, percent
 
 TABLES = ("neighbors", "duplicates", "outliers", "clusters", "quality", "suspects")
 TABLE_FORMATS = (".parquet", ".csv")
+# As many as the distance of an outlier is the mean of (metrics/groups.py).
 _TABLE_NEIGHBORS = 10
 """Neighbors of each image in the table."""
 

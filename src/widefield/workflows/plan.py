@@ -40,9 +40,11 @@ from widefield.workflows.start import check_settings, join_ranks
 # dozen steps of 0.1 s say little where the speed of a machine drifts.
 STEPS_PER_ROUND = 6
 """Batches of a round; from the second round on every row was updated before."""
+# Chosen by hand.
 MAX_ROUNDS = 40
 TRIAL_SECONDS = 2.5
 """Duration of timed steps: a few short ones vary too much."""
+# Chosen by hand, above the 172 steps after which momentum is below rounding (head/lazy_adamw.py).
 IDLE_STEPS = 200
 """Steps that a row misses between rounds, or those of an epoch if fewer: the longest catch-up."""
 
@@ -146,6 +148,7 @@ class _Trial:
             "activations": Part(bytes=activations, place="device"),
         }
         on_device = sum(p.bytes for p in parts.values() if p.place == "device")
+        # Linux counts kilobytes.
         host = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         process_memory = ("host",) if self.device.type == "cuda" else ("host", "device")
         if state.heads and parts["head"].place in process_memory:
@@ -187,6 +190,7 @@ class _Trial:
         start_time = time.perf_counter()
         step(next(batches))
         if self.device.type == "cuda":
+            # A step has ended when the device is done, not when its work is queued.
             torch.cuda.synchronize(self.device)
         return time.perf_counter() - start_time
 

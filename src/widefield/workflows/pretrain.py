@@ -138,6 +138,7 @@ def pretrain(
             if ranks.is_rank_zero and not resume and not (run and run.state.step):
                 folder.remove_incomplete()  # ended before its first step: `out` can be reused
             raise
+    # A signal that stopped the run is for the caller too, once everything is saved.
     run.request.send_signal(run.stopped_by or run.request.signal)
     return done
 

@@ -40,10 +40,10 @@ from widefield.probes.wide import fit_on_dataset
 from widefield.report.tables import ResultTable, TabularResult, percents
 from widefield.train.recover import train_to_predict
 
-GOAL = 2 / 3
-"""Share of the gap between pooled and wide features that a recovered feature closes."""
 # Goal, share of the epochs and weights were chosen by hand; the study recover (docs/studies.md)
 # measures what they recover.
+GOAL = 2 / 3
+"""Share of the gap between pooled and wide features that a recovered feature closes."""
 EPOCHS_SHARE = 0.4
 """Epochs by default, relative to those of the run."""
 _FEATURE_WEIGHT, _ALL_WEIGHT = 1.0, 3.0

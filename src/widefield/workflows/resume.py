@@ -33,6 +33,7 @@ def resume(request: Request, settings: Mapping[str, Any], stack: ExitStack) -> P
         group=_group(folder, request.group),
         excluded=(*folder.manifest.excluded(), *request.excluded),
     )
+    # In the form of the run, which new files must not change.
     dataset = request.open(recipe, ranks, **folder.form().options())
     stack.enter_context(claimed(folder, ranks))
     ranks.on_rank_zero(folder.finish_start)

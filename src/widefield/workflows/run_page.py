@@ -18,6 +18,7 @@ from widefield.train.run import PretrainRun
 from widefield.train.run_dir import RunFolder
 from widefield.views import Augmentation, AugmentContext
 
+# As many as the page shows (report/pages.py).
 _EXAMPLES, NUM_VIEWS = 6, 5
 # A curve of fewer points shows no shape; chosen by hand.
 FEW_EPOCHS = 8

@@ -141,6 +141,8 @@ def table_of(out: str | Path) -> Path:
 def _opened(extractor: FeatureExtractor, image: Path, dataset: Dataset) -> Dataset:
     """Return the query as the only example of a folder, in the form of the data."""
     with TemporaryDirectory() as folder:
+        # A link in a folder, so that the query is opened as files of a folder are. A dot at the
+        # start of its name would hide it.
         os.symlink(image.absolute(), Path(folder, image.name.lstrip(".")))
         try:
             query = extractor.open(folder, like=dataset, quiet=True)

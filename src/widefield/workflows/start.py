@@ -98,6 +98,7 @@ def start(
     ranks, folder = join_ranks(checked.recipe), request.folder
     if ranks.is_rank_zero:
         check_empty(folder.path)
+    # Before the folder is made: data that cannot be read leave nothing behind.
     dataset = request.open(checked.recipe, ranks)
     prepared = checked.prepared(dataset, ranks, threads=request.threads)
     stack.enter_context(claimed(folder, ranks))

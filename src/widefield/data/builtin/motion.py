@@ -19,6 +19,7 @@ from widefield.data.examples import Examples
 from widefield.data.spec import Split
 
 WINDOW_COUNTS = {"train": 2400, "test": 600}
+# As in the data set of human activities by smartphones (Anguita et al. 2013).
 RATE, WINDOW_STEPS = 50, 128
 """Sampling rate, Hz, and samples of a window."""
 GRAVITY = 9.81
@@ -48,6 +49,7 @@ ACTIVITIES = {
 }
 PLACES = {"ankle": (1.3, 0.7), "hip": (1.0, 0.3), "wrist": (0.5, 1.4)}
 """Gains of bursts and swing at each place."""
+# Chosen by hand, m/s^2.
 _NOISE = 0.5  # m/s^2, chosen by hand
 
 
@@ -83,6 +85,7 @@ def _motion(
     burst = _unit(
         np.exp(sharpness * (np.cos(2 * np.pi * cycles) - 1)) + 0.02 * np.cos(2 * np.pi * cycles)
     )
+    # At half the cadence: a leg or an arm swings once in two steps.
     forward = np.sqrt(2) * np.sin(np.pi * cycles)
     lateral = np.sqrt(2) * np.sin(np.pi * cycles + np.pi * (0.2 + 0.6 * uniform("lag")))
     body = np.stack(

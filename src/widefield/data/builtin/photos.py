@@ -42,11 +42,14 @@ PHOTOS = (
 _FROM_SCIKIT_LEARN = {"china", "flower"}
 # Numbers of crops, candidates and points of the grid are chosen by hand.
 _CROPS = {"train": 4_000, "test": 1_000}
+# Cells of a grid of 3 x 3: a crop lies within one, so the two splits share no pixel.
 _CELLS = {
     "train": ((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)),
     "test": ((0, 0), (1, 1), (2, 2)),
 }
 _CANDIDATES, _GRID = 3, 8
+# Windows are an eighth to a quarter of the shorter side of a photograph: pixels of larger crops
+# would be interpolated.
 _DEFAULT_SIDE, _SMALLEST_SIDE, _LARGEST_SIDE = 32, 16, 64
 
 
@@ -95,6 +98,7 @@ def windows(photo: str, image: NDArray[np.uint8], split: Split, count: int) -> N
     int64 [count, 4]: left, top, right, bottom, the last two exclusive.
     """
     candidates = _candidates(photo, image.shape[:2], split, count)
+    # Of the candidates the one of most contrast, because many windows are plain, such as sky.
     best = _contrast(image, candidates).argmax(axis=0)
     selected: NDArray[np.int64] = candidates[best, np.arange(count)]
     return selected

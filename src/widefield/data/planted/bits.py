@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from widefield.data.planted.overlay import Canvas, RandomOverlay
 
+# Chosen by hand. The stream of random numbers depends on it, so it must not change.
 _MOST = 16
 _LABEL_BITS = 4
 """Bits of the label: a linear probe has a class for each of their 16 patterns."""

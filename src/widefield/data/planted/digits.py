@@ -30,6 +30,7 @@ from widefield.data.planted.overlay import (
     scaled,
 )
 
+# Pixels of an image of 32, scaled for others: the largest digits stay inside at a jitter of 4.
 _SIDE = 10
 _CORNERS = [(y, x) for y in (4, 16) for x in (4, 16)]
 _HELD_OUT_SHARE = 0.2  # as of a split of examples
@@ -104,6 +105,7 @@ def _default_digits() -> DigitPack:
     from sklearn.datasets import load_digits
 
     data = load_digits()
+    # Values of scikit-learn's digits are 0 to 16.
     gray = np.round(data.images * (255 / 16)).astype(np.uint8)
     return DigitPack(gray, data.target.astype(np.int64), tuple("0123456789"))
 

@@ -24,6 +24,7 @@ from widefield.data.planted.overlay import (
 )
 
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+# Pixels of an image of 32, chosen by hand.
 _SIDE, _FONT_SIZE = 11, 12
 _BOLD_STROKE, _SLANT = 0.375, 0.2  # of held-out letters, chosen by hand
 

@@ -25,6 +25,7 @@ from widefield.data.planted.overlay import (
 )
 
 SHAPES = ("square", "triangle", "circle")
+# Pixels of an image of 32: a shape moves within the center third, which has 11.
 _SIDE = 9
 
 

@@ -26,8 +26,10 @@ Decibels = Annotated[float, Interval(ge=-20, le=60), "dB"]
 
 _TRAIN_SHARE = 0.8  # as of a split of examples
 _NOISE_SECONDS = 20  # chosen by hand: many examples long
+# Chosen by hand: about an octave apart, at any sampling rate.
 _TONES = {"low": 0.06, "middle": 0.12, "high": 0.25}
 """Frequency of each tone, as a share of the Nyquist frequency."""
+# Chosen by hand: an example of a second has several clicks.
 _CLICKS = {"slow": (0.25,), "fast": (0.08,), "pairs": (0.05, 0.2)}
 """Seconds between clicks, in turn."""
 _LEVELS = 2**16  # resolution of a random level
@@ -83,6 +85,7 @@ class SoundOverlay(RandomOverlay):
             gain = level * 10 ** (-(low + (high - low) * share) / 20)
             mixed = sound + gain[:, None].astype(np.float32) * planted
         peak = np.abs(mixed).max(1, keepdims=True)
+        # Up to a peak of 32,767 / 32,768 the factor is 32,768, the inverse of the division above.
         mixed = mixed * 32_767 / np.maximum(peak, 32_767 / 32_768)
         images[:, 0, :, 0] = np.rint(mixed).astype(np.int16)
 

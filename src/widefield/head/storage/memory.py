@@ -12,6 +12,7 @@ from widefield.head.initial import initial_rows
 from widefield.head.storage.base import RowState
 from widefield.head.storage.layout import FULL, Layout
 
+# Chosen by hand: 2 MB of rows of 128 numbers.
 _CHUNK_ROWS = 4096
 
 
