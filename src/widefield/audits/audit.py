@@ -150,8 +150,8 @@ def _audited(subject: Subject) -> Audit:
     h = extractor.features(data.test.inputs)
     # Plants come first: most errors of an encoder occur here, before long work.
     planted = {name: audit_plant(extractor, data, name, options) for name in subject.plant}
-    ((own, tasks),) = audit_grades(extractor, [data], options)
-    references = [own, *(middle for _, middle in planted.values())]
+    ((reference, tasks),) = audit_grades(extractor, [data], options)
+    references = [reference, *(middle for _, middle in planted.values())]
     plants = {name: found for name, (found, _) in planted.items()}
     tasks |= {name: found.verdict for name, found in plants.items()}
     copies = _copies_note(extractor, data)

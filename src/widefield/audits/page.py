@@ -156,7 +156,7 @@ def _by_stage(result: Audit) -> list[HeatMap]:
             "averaged over a grid; the small number is that of the untrained network.",
             rows=list(dict.fromkeys(cell.partition("@")[0] for cell in task.stages)),
             columns=list(_GRIDS.values()),
-            cells={_place(cell): _shares(values) for cell, values in task.stages.items()},
+            cells={_stage_and_grid(cell): _shares(values) for cell, values in task.stages.items()},
             reference="untrained",
         )
         for name, task in result.tasks.items()
@@ -164,7 +164,7 @@ def _by_stage(result: Audit) -> list[HeatMap]:
     ]
 
 
-def _place(cell: str) -> tuple[str, str]:
+def _stage_and_grid(cell: str) -> tuple[str, str]:
     """Return row and column of a stage and grid, such as `s3@4`; without a grid it is 1 x 1."""
     stage, _, side = cell.partition("@")
     return stage, _GRIDS[side or "1"]

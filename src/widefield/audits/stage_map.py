@@ -103,11 +103,11 @@ def _fit_cells(
         largest = max(x.shape[2:])
         for side in (side for side in SIDES if side == 1 or side // 2 < largest):
             source = Source(stage=stage, side=side, width=_WIDTH)
-            cells[f"{stage}@{side}" if largest > 1 else stage] = _fitted(source, x)
+            cells[f"{stage}@{side}" if largest > 1 else stage] = _fit_cell(source, x)
     return cells
 
 
-def _fitted(source: Source, x: Tensor) -> _Cell:
+def _fit_cell(source: Source, x: Tensor) -> _Cell:
     s = source.features(x)
     mean, inverse = s.mean(0), inverse_deviation(s.std(0))
     if s.shape[1] <= source.width:

@@ -42,9 +42,9 @@ def like(name: str, *, without: Collection[str] = ()) -> Callable[[Command], Com
 
     def decorator(command: Command) -> Command:
         call = written()["calls"][name]
-        given = [p for p in call["parameters"] if p["name"] not in without]
+        call_parameters = [p for p in call["parameters"] if p["name"] not in without]
         declared = dict(inspect.signature(command).parameters)
-        parameters = [_parameter(p, declared.pop(p["name"], None)) for p in given]
+        parameters = [_parameter(p, declared.pop(p["name"], None)) for p in call_parameters]
         parameters += [
             p.replace(annotation=_annotation(p.annotation, p.default))
             for p in declared.values()
@@ -53,7 +53,9 @@ def like(name: str, *, without: Collection[str] = ()) -> Callable[[Command], Com
 
         def wrapper(*args: Any, **kwargs: Any) -> None:
             values = {**dict(zip((p.name for p in parameters), args, strict=False)), **kwargs}
-            check_inputs(values, {p["name"]: p.get("kind") for p in given})  # before torch
+            check_inputs(
+                values, {p["name"]: p.get("kind") for p in call_parameters}
+            )  # before torch
             command(**values)
 
         wrapper.__name__, wrapper.__doc__ = command.__name__, call["summary"]

@@ -81,12 +81,12 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         if not torch.compiler.is_compiling():
-            given = dict(zip(names, args, strict=False)) | kwargs
+            provided = dict(zip(names, args, strict=False)) | kwargs
             for name, hint in numbers.items():
-                if name in given:
-                    check_number(name, hint, given[name])
+                if name in provided:
+                    check_number(name, hint, provided[name])
             if shapes:
-                check_tensors(given, shapes)
+                check_tensors(provided, shapes)
         return function(*args, **kwargs)
 
     return run
@@ -106,7 +106,7 @@ def _check_once(name: str, hint: Any, value: float) -> None:
 
 
 def check_tensors(
-    given: Mapping[str, Any], shapes: Mapping[str, Shape], sizes: Mapping[str, int] | None = None
+    provided: Mapping[str, Any], shapes: Mapping[str, Shape], sizes: Mapping[str, int] | None = None
 ) -> None:
     """Check the tensors of one call; `sizes` are letters that have a size already.
 
@@ -119,7 +119,7 @@ def check_tensors(
     rows: tuple[str, Tensor] | None = None
     known = dict(sizes or {})
     for name, shape in shapes.items():
-        x = given.get(name)
+        x = provided.get(name)
         if x is None:  # missing arguments are for Python to name
             continue
         letters = shape.sizes.split()

@@ -210,8 +210,8 @@ class Dataset(Table):
             new = [name for name in self.classes[task] if name not in known[task]]
             classes[task] = (*known[task], *new)
             ids = {name: k for k, name in enumerate(classes[task])}
-            places = np.array([*(ids[name] for name in self.classes[task]), -1], dtype=np.int64)
-            labels[task] = places[labels[task]]
+            positions = np.array([*(ids[name] for name in self.classes[task]), -1], dtype=np.int64)
+            labels[task] = positions[labels[task]]
         return replace(self, labels=labels, classes=classes)
 
     def with_overlay(self, overlay: Overlay | SoundOverlay) -> "Dataset":

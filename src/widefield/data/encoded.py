@@ -97,9 +97,9 @@ class EncodedImages:
         threads.
         """
         # Each image has numbers of its own: its crops do not depend on the others of a batch.
-        places = index[:, None] * UNIFORMS + np.arange(UNIFORMS)
+        positions = index[:, None] * UNIFORMS + np.arange(UNIFORMS)
         draws = [
-            rng.uniforms(seed, f"crop {read}/{view}", places).tolist() for view in range(views)
+            rng.uniforms(seed, f"crop {read}/{view}", positions).tolist() for view in range(views)
         ]
 
         def decode_row(row: int) -> None:

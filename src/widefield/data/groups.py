@@ -75,8 +75,8 @@ def held_out_groups(groups: NDArray[np.int64]) -> NDArray[np.bool_]:
             f"{len(ids)} groups are too few to split: give four or more, or other data to fit on, "
             f"{option('train_data', 'DATA')}"
         )
-    chosen: NDArray[np.bool_] = np.isin(groups, ids[: max(2, round(len(ids) / 5))])
-    return chosen
+    selected: NDArray[np.bool_] = np.isin(groups, ids[: max(2, round(len(ids) / 5))])
+    return selected
 
 
 def _folders(names: Sequence[str], group: str) -> list[str]:

@@ -61,7 +61,7 @@ def decoding_notes(record: Record, n: int, size: Size, fit: Fit) -> list[str]:
         notes.append(note)
     if choices.get("deep"):
         notes.append(f"{choices['deep']} of {n} images have more than 8 bits{_deep(record)}")
-    return notes + _listed(choices, _CHOICES, f"of {n} images")
+    return notes + _join_choices(choices, _CHOICES, f"of {n} images")
 
 
 def _deep(record: Record) -> str:
@@ -99,10 +99,10 @@ def sound_notes(segments: Clips, choices: Mapping[str, int], rate: int) -> list[
         if len(partly):
             share = f"{partly.mean():.0%} of their time"
             form += f"; {len(partly)} are silent for {share}, which is left out"
-    return [form, *_listed(choices, _SOUND_CHOICES, f"of {n} sounds")]
+    return [form, *_join_choices(choices, _SOUND_CHOICES, f"of {n} sounds")]
 
 
-def _listed(counts: Mapping[str, int], texts: Mapping[str, str], start: str) -> list[str]:
+def _join_choices(counts: Mapping[str, int], texts: Mapping[str, str], start: str) -> list[str]:
     """Return one note of all counted choices, if there are any."""
     parts = [f"{counts[name]} {text}" for name, text in texts.items() if counts.get(name)]
     return [f"{start}, {'; '.join(parts)}"] if parts else []

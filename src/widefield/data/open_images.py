@@ -186,16 +186,16 @@ class _Opening:
 
     def dataset(self) -> Dataset:
         """Return the images, encoded or decoded."""
-        lacking, why_not_encoded = None, reason_to_decode(self.spec, self.examples)
+        reason, why_not_encoded = None, reason_to_decode(self.spec, self.examples)
         if self.options.pixels == "auto" and why_not_encoded is None:
             key = self.examples.origin and self._key_of_run
-            lacking = space_lacking(self.shape, key, self.options.memory_budget)
-            lacking = self.options.agree(lacking)
-        if self.options.pixels == "encoded" or lacking is not None:
-            return self._encoded(lacking)
+            reason = space_lacking(self.shape, key, self.options.memory_budget)
+            reason = self.options.agree(reason)
+        if self.options.pixels == "encoded" or reason is not None:
+            return self._encoded(reason)
         return self.decoded()
 
-    def _encoded(self, lacking: str | None) -> Dataset:
+    def _encoded(self, reason: str | None) -> Dataset:
         """Return images that are decoded at each read, and once here: damaged ones are left out."""
         assert self.examples.files is not None
         digests, record, _ = load_or_build(
@@ -215,8 +215,8 @@ class _Opening:
             digests=digests[: len(rows)],
         )
         storage = "kept encoded, and decoded at each read"
-        if lacking is not None:
-            storage += f": {lacking}"
+        if reason is not None:
+            storage += f": {reason}"
         return self._with_labels(cast(NDArray[Any], encoded), rows, record, storage)
 
     def decoded(self) -> Dataset:

@@ -75,8 +75,8 @@ def _sharpness(gray: NDArray[Any]) -> _Floats:
     if min(gray.shape[1:]) < 3:
         return np.full(len(gray), np.nan)
     inner = gray[:, 1:-1, 1:-1]
-    beside = gray[:, :-2, 1:-1] + gray[:, 2:, 1:-1] + gray[:, 1:-1, :-2] + gray[:, 1:-1, 2:]
-    edges = (beside - 4 * inner).std((1, 2))
+    neighbors = gray[:, :-2, 1:-1] + gray[:, 2:, 1:-1] + gray[:, 1:-1, :-2] + gray[:, 1:-1, 2:]
+    edges = (neighbors - 4 * inner).std((1, 2))
     ratio = np.maximum(edges / np.maximum(deviation, _PLAIN), 1e-6)
     return np.where(deviation > _PLAIN, ratio, np.nan)
 
@@ -99,6 +99,6 @@ def _unusual(values: _Floats, limit: float) -> NDArray[np.int64]:
     return _descending(values, far & (values >= limit))
 
 
-def _descending(values: _Floats, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-    rows = np.flatnonzero(chosen)
+def _descending(values: _Floats, selected: NDArray[np.bool_]) -> NDArray[np.int64]:
+    rows = np.flatnonzero(selected)
     return rows[np.argsort(-values[rows], kind="stable")]

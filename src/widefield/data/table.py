@@ -12,7 +12,7 @@ from widefield.data.skipped import Skipped
 
 TargetKind = Literal["number", "labels"]
 
-_LISTED = 8
+_MAX_NAMED = 8
 """Classes named in a note, chosen by hand."""
 
 
@@ -62,8 +62,8 @@ class Target:
             span = f"from {low:.4g} to {high:.4g}, median {middle:.4g}"
             return f"{task!r} is a number of each example, {span}{change}{end}"
         counts = [np.full(int(count), k) for k, count in enumerate(np.nansum(self.values, 0))]
-        listed = listed_classes(np.concatenate(counts).astype(np.int64), self.labels)
-        return f"{task!r} has several labels an example: {listed}{change}{end}"
+        named = listed_classes(np.concatenate(counts).astype(np.int64), self.labels)
+        return f"{task!r} has several labels an example: {named}{change}{end}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,5 +123,5 @@ def listed_classes(ids: NDArray[np.int64], classes: Sequence[str]) -> str:
     """
     counts = np.bincount(ids[ids >= 0], minlength=len(classes)).tolist()
     parts = [f"{name} {count}" for name, count in zip(classes, counts, strict=True)]
-    more = f" and {len(parts) - _LISTED} more" if len(parts) > _LISTED else ""
-    return ", ".join(parts[:_LISTED]) + more
+    more = f" and {len(parts) - _MAX_NAMED} more" if len(parts) > _MAX_NAMED else ""
+    return ", ".join(parts[:_MAX_NAMED]) + more

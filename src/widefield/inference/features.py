@@ -331,9 +331,9 @@ class FeatureExtractor:
     def probe_features(self, images: Inputs) -> Tensor:
         """Return the features [n, D] of images, or uint8 pixels, which a probe takes as well."""
         if self.encoder is None and self.architecture is None:
-            stored = byte_pixels(images)
-            if stored is not None:
-                return stored.to(choose_device("auto"))
+            found = byte_pixels(images)
+            if found is not None:
+                return found.to(choose_device("auto"))
         return self.features(images)
 
 

@@ -319,7 +319,7 @@ def _without_rare_classes(data: TrainTest) -> TrainTest:
             left = [name for name, few in zip(names, rare, strict=True) if few]
             notes.append(
                 f"task {task!r}: {lost} examples are left out, of classes with fewer than two to "
-                f"fit on: {_listed(left)}"
+                f"fit on: {_join_names(left)}"
             )
         fitted &= ~rare[train.labels[task]]
         scored &= ~rare[test.labels[task]]
@@ -353,7 +353,7 @@ def _varying(data: TrainTest) -> TrainTest:
             left = [name for name, kept in zip(target.labels, varies, strict=True) if not kept]
             notes.append(
                 f"task {task!r}: left out are labels that too few examples have or lack: "
-                f"{_listed(left)}"
+                f"{_join_names(left)}"
             )
         for half in halves:
             half[task] = half[task].only(np.flatnonzero(varies))
@@ -363,7 +363,7 @@ def _varying(data: TrainTest) -> TrainTest:
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     shown = ", ".join(map(repr, names[:_RARE]))
     return f"{shown} and {len(names) - _RARE} more" if len(names) > _RARE else shown
 

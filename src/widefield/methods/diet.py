@@ -118,12 +118,12 @@ class DenseHead(Method, Generic[Config]):
     ) -> None:
         super().__init__()
         check_number("examples", Positive, examples)
-        chosen = self.config_class.of(config, settings)
+        selected = self.config_class.of(config, settings)
         weight = initial_rows(torch.arange(examples), encoder_dim, seed=seed, dtype=torch.float32)
         self.rows = nn.Parameter(weight)
         self.examples = examples
-        self.head_lr_scale = chosen.head_lr_scale
-        self.compare = chosen.head_loss()
+        self.head_lr_scale = selected.head_lr_scale
+        self.compare = selected.head_loss()
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         (view,) = views

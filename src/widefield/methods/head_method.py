@@ -151,19 +151,21 @@ class HeadMethod(Method, Generic[Config]):
     ) -> None:
         super().__init__()
         check_number("examples", Positive, examples)
-        chosen = self.config_class.of(config, settings)
-        self.projector = chosen.projector.build(encoder_dim)  # first, because it checks the memory
-        dim, rows = chosen.projector.out_dim(encoder_dim), chosen.head
+        selected = self.config_class.of(config, settings)
+        self.projector = selected.projector.build(
+            encoder_dim
+        )  # first, because it checks the memory
+        dim, rows = selected.projector.out_dim(encoder_dim), selected.head
         device = torch.device("cpu") if context is None else context.device
         self.layout = rows.layout
         self.place = select_device_kind(rows.storage, examples, dim, Memory.of(device), rows.layout)
         self.head = PerExampleHead(
             examples,
             dim,
-            loss=chosen.head_loss(),
-            normalize=chosen.on_sphere,
+            loss=selected.head_loss(),
+            normalize=selected.on_sphere,
             init=rows.init,
-            gather_distributed=chosen.gather_distributed,
+            gather_distributed=selected.gather_distributed,
             storage=choose_storage(
                 self.place,
                 examples,
@@ -177,7 +179,7 @@ class HeadMethod(Method, Generic[Config]):
         )
         optimizer = (LazySGD if rows.optimizer == "sgd" else LazyAdamW)(
             self.head,
-            lr=rows.lr_scale * chosen.lr,
+            lr=rows.lr_scale * selected.lr,
             weight_decay=WEIGHT_DECAY if context is None else context.weight_decay,
             update=rows.update,
             # n / b over all processes: about the steps of an epoch, in which a row is seen once.

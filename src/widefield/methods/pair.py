@@ -118,10 +118,10 @@ class PairMethod(PairLoss, Generic[Config]):
         config: Config | None = None,
         **settings: "Unpack[MethodArguments]",
     ) -> None:
-        chosen = self.config_class.of(config, settings)
+        selected = self.config_class.of(config, settings)
         super().__init__(
-            projector=chosen.projector.build(encoder_dim),
-            loss=chosen.pair_loss(),
+            projector=selected.projector.build(encoder_dim),
+            loss=selected.pair_loss(),
             one_pass=self.one_pass,
-            gather_distributed=chosen.gather_distributed,
+            gather_distributed=selected.gather_distributed,
         )

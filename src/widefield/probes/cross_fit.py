@@ -54,14 +54,14 @@ def cross_fit(
         if not len(rows):
             continue
         target = np.unique(y[rows], return_inverse=True)[1]
-        own = None if groups is None else groups[rows]
-        fold = stratified_folds(target, FOLDS, own, seed=seed)
+        members = None if groups is None else groups[rows]
+        fold = stratified_folds(target, FOLDS, members, seed=seed)
         if smallest_class(target, fold) < 2:  # groups may have kept a class in one fold
             continue
         x = h[torch.from_numpy(rows).to(h.device)]
-        hits = fold_hits(x, target, fold, groups=own, seed=seed)
-        linear[task] = Outcome(values=hits, groups=own)
-        votes[task] = Outcome(values=knn_hits(h, y, rows, groups), groups=own)
+        hits = fold_hits(x, target, fold, groups=members, seed=seed)
+        linear[task] = Outcome(values=hits, groups=members)
+        votes[task] = Outcome(values=knn_hits(h, y, rows, groups), groups=members)
     return linear, votes
 
 
@@ -105,10 +105,10 @@ def knn_hits(
     # Of few examples, more neighbors would outvote any class: with ten classes of equal size, a
     # tenth of them are of its own class.
     k = max(1, min(NEIGHBORS, len(rows) // 10))
-    own = None if groups is None else torch.from_numpy(groups[rows]).to(h.device)
-    if own is not None:
-        k = min(k, len(rows) - int(torch.unique(own, return_counts=True)[1].max()))
-    counts = functional.one_hot(t)[nearest_neighbors(x, k, groups=own)].sum(1)
+    members = None if groups is None else torch.from_numpy(groups[rows]).to(h.device)
+    if members is not None:
+        k = min(k, len(rows) - int(torch.unique(members, return_counts=True)[1].max()))
+    counts = functional.one_hot(t)[nearest_neighbors(x, k, groups=members)].sum(1)
     return (counts.argmax(1) == t).cpu().numpy()
 
 

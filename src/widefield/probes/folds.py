@@ -76,10 +76,10 @@ def group_folds(y: GroupIds, groups: GroupIds, folds: int, *, seed: int) -> Grou
     counts = np.zeros((folds, int(y.max()) + 1), dtype=np.int64)
     fold_of = np.empty(len(sizes), dtype=np.int64)
     for k in order[np.argsort(-sizes[order], kind="stable")].tolist():
-        own = np.bincount(by_group[k], minlength=counts.shape[1])
-        chosen = int(np.lexsort((counts.sum(1), counts[:, own.argmax()]))[0])
-        counts[chosen] += own
-        fold_of[k] = chosen
+        group_counts = np.bincount(by_group[k], minlength=counts.shape[1])
+        selected = int(np.lexsort((counts.sum(1), counts[:, group_counts.argmax()]))[0])
+        counts[selected] += group_counts
+        fold_of[k] = selected
     result: GroupIds = fold_of[group]
     return result
 
@@ -123,7 +123,7 @@ def class_splits(
 
     if groups is None:
         counts = np.bincount(y)
-        single, several = (np.flatnonzero(chosen) for chosen in (counts[y] == 1, counts[y] > 1))
+        single, several = (np.flatnonzero(selected) for selected in (counts[y] == 1, counts[y] > 1))
         if len(np.unique(y[several])) < 2:
             return []
         folds = min(_PARTS, int(counts[counts > 1].min()))

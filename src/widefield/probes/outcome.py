@@ -182,8 +182,8 @@ def class_outcome(
     ends = np.cumsum(np.bincount(truth, minlength=len(names)))
     rows = np.split(order, ends[:-1])
     parts = {
-        name: Outcome(values=hits[own], groups=None if groups is None else groups[own])
-        for name, own in zip(names, rows, strict=True)
+        name: Outcome(values=hits[members], groups=None if groups is None else groups[members])
+        for name, members in zip(names, rows, strict=True)
     }
     return Outcome(values=hits, groups=groups, parts=parts)
 

@@ -73,9 +73,9 @@ def score(
         return found
     train_y, test_y = (class_ids(half, train_h.device) for half in (train, test))
     classes = {task: len(train.classes[task]) for task in train_y}
-    given = (train_h, train_y, test_h, test_y)
-    probes = fit_linear(*given, classes=classes, pooled=pooled, groups=groups, seed=seed)
-    votes = knn(*given, classes=classes) if with_knn else {}
+    provided = (train_h, train_y, test_h, test_y)
+    probes = fit_linear(*provided, classes=classes, pooled=pooled, groups=groups, seed=seed)
+    votes = knn(*provided, classes=classes) if with_knn else {}
     outcomes = {
         task: replace(
             class_outcome(
@@ -116,14 +116,14 @@ def _score_targets(
     )
     outcomes, first = {}, 0
     for task, values in zip(train.targets, columns, strict=True):
-        own = slice(first, first + values.shape[1])
+        members = slice(first, first + values.shape[1])
         outcome = target_outcome(
             test.targets[task],
-            fitted.predicted[:, own],
+            fitted.predicted[:, members],
             groups=None if groups is None else groups[1],
         )
-        outcomes[task] = replace(outcome, l2=fitted.l2[own], train_examples=len(train_h))
-        first = own.stop
+        outcomes[task] = replace(outcome, l2=fitted.l2[members], train_examples=len(train_h))
+        first = members.stop
     return outcomes
 
 

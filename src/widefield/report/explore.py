@@ -121,7 +121,7 @@ class ExplorePage:
 
     def _packed(self, rows: Sequence[int]) -> str:
         """Return base64 of gzip of a JSON header followed by the arrays."""
-        arrays = self._places()
+        arrays = self._coordinates()
         neighbors = np.zeros((len(self.paths), 0)) if self.neighbors is None else self.neighbors
         arrays |= {
             "neighbors": neighbors.astype("<u4").ravel(),
@@ -162,15 +162,15 @@ class ExplorePage:
         # Without a time of compression: equal results give equal pages.
         return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
 
-    def _places(self) -> dict[str, NDArray[np.generic]]:
+    def _coordinates(self) -> dict[str, NDArray[np.generic]]:
         """Return the coordinates of the map as uint16, if there is one."""
         if self.points is None:
             return {}
         low = self.points.min(0)
         # One scale for both axes, so that distances stay comparable.
         extent = np.maximum((self.points.max(0) - low).max(), 1e-9)
-        places = (_MAX_COORDINATE * (self.points - low) / extent).round().astype("<u2")
-        return {"x": places[:, 0], "y": places[:, 1]}
+        coordinates = (_MAX_COORDINATE * (self.points - low) / extent).round().astype("<u2")
+        return {"x": coordinates[:, 0], "y": coordinates[:, 1]}
 
 
 def _text(name: str) -> str:

@@ -83,6 +83,6 @@ class Turn(Augmentation):
             quarters = quarters // 2 * 2
         out = x
         for k in (1, 2, 3) if x.shape[2] == x.shape[3] else (2,):
-            chosen = (quarters == k)[:, None, None, None]
-            out = torch.where(chosen, torch.rot90(x, k, (2, 3)), out)
+            selected = (quarters == k)[:, None, None, None]
+            out = torch.where(selected, torch.rot90(x, k, (2, 3)), out)
         return torch.where(mirrored[:, None, None, None], out.flip(3), out)

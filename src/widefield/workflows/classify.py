@@ -34,7 +34,7 @@ from widefield.probes.outcome import Outcome, Predictions
 from widefield.probes.paired import PairedDifference
 from widefield.probes.suggest import suggest as suggest_rows
 from widefield.report import write_page
-from widefield.workflows.classify_labels import ClassLabeling, Labeling, labeling_of
+from widefield.workflows.classify_labels import ClassTask, LabelTask, label_task_of
 from widefield.workflows.classify_page import classify_page
 from widefield.workflows.classify_result import PREDICTION_FORMATS, Classification, calibration
 from widefield.workflows.probe_scores import untrained_readouts
@@ -108,30 +108,30 @@ def classify(
     extractor, dataset = opened(
         encoder, data, options, features=features, dim=dim, image_size=image_size, quiet=quiet
     )
-    labeling = labeling_of(dataset, _TASK, seed)
-    notes = (*extractor.notes, *dataset.notes, *labeling.notes)
+    label_task = label_task_of(dataset, _TASK, seed)
+    notes = (*extractor.notes, *dataset.notes, *label_task.notes)
     extractor = extractor.ready(dataset, notes=notes, on_note=on_note, quiet=quiet)
     candidates = [extractor]
     if extractor.or_pooled and extractor.kind == "wide":  # the first of equals counts
         candidates = [replace(extractor, kind="pooled", dim=None), extractor]
-    fits = [_fitted(candidate, dataset, labeling, quiet=quiet) for candidate in candidates]
+    fits = [_fit_probe(candidate, dataset, label_task, quiet=quiet) for candidate in candidates]
     h, found, outcome = max(fits, key=lambda fit: -np.inf if fit[2] is None else fit[2].value)
     result = Classification(
         encoder=extractor.name,
         paths=list(dataset.paths),
-        kind=labeling.kind,
-        classes=labeling.names,
-        labels=labeling.by_path(dataset),
+        kind=label_task.kind,
+        classes=label_task.names,
+        labels=label_task.by_path(dataset),
         values=found.predicted,
         cross_validation=outcome,
-        floors={} if outcome is None else _floors(extractor, dataset, labeling, found, outcome),
-        notes=(*extractor.notes, *_choice(fits), *labeling.notes, *dataset.notes),
+        floors={} if outcome is None else _floors(extractor, dataset, label_task, found, outcome),
+        notes=(*extractor.notes, *_choice(fits), *label_task.notes, *dataset.notes),
     )
-    if isinstance(labeling, ClassLabeling):
-        result = _with_suggestions(result, dataset, labeling, h, found, suggest)
+    if isinstance(label_task, ClassTask):
+        result = _with_suggestions(result, dataset, label_task, h, found, suggest)
     if out is not None:
         result.save(out)
-    if out is not None and labeling.kind == "classes":
+    if out is not None and label_task.kind == "classes":
         write_page(classify_page(result, dataset, seed=seed), page_of(out), overwrite=overwrite)
     return result
 
@@ -152,12 +152,12 @@ def _check_output(out: str | Path | None, *, overwrite: bool) -> None:
         checked_output(page_of(out), (".html",), overwrite=overwrite)
 
 
-def _fitted(
-    extractor: FeatureExtractor, dataset: Dataset, labeling: Labeling, *, quiet: bool
+def _fit_probe(
+    extractor: FeatureExtractor, dataset: Dataset, label_task: LabelTask, *, quiet: bool
 ) -> _Fit:
     h = extractor.features(dataset.inputs, quiet=quiet).cpu()
-    found = labeling.fit(h, pooled=extractor.pooled)
-    return h, found, labeling.outcome(found)
+    found = label_task.fit(h, pooled=extractor.pooled)
+    return h, found, label_task.outcome(found)
 
 
 def page_of(out: str | Path) -> Path:
@@ -168,7 +168,7 @@ def page_of(out: str | Path) -> Path:
 def _with_suggestions(
     result: Classification,
     dataset: Dataset,
-    labeling: ClassLabeling,
+    label_task: ClassTask,
     h: Tensor,
     found: Predictions,
     count: int,
@@ -176,34 +176,34 @@ def _with_suggestions(
     """Return the result with what only classes have: suggestions, doubts and calibration."""
     rows = suggest_rows(
         h.numpy(),
-        labeling.rows,
+        label_task.rows,
         found.predicted,
         count,
         groups=dataset.groups,
-        seed=labeling.seed,
+        seed=label_task.seed,
     )
     result = replace(result, suggested=tuple(dataset.paths[row] for row in rows))
     tested = np.flatnonzero(found.tested)
     if not len(tested):
         return result
-    p, y = found.held_out[tested], labeling.y[tested]
+    p, y = found.held_out[tested], label_task.y[tested]
     wrong = np.flatnonzero(p.argmax(1) != y)
     order = wrong[np.argsort(-p[wrong].max(1), kind="stable")]
     doubted = tuple(
         (
-            dataset.paths[labeling.rows[tested[i]]],
-            labeling.names[p[i].argmax()],
+            dataset.paths[label_task.rows[tested[i]]],
+            label_task.names[p[i].argmax()],
             float(p[i].max()),
         )
         for i in order
     )
-    copies = _copies_note(dataset.subset(labeling.rows), labeling, h)
+    copies = _copies_note(dataset.subset(label_task.rows), label_task, h)
     # Notes on the data are last, as in the other calls.
     first = len(result.notes) - len(dataset.notes)
     return replace(
         result,
         doubted=doubted,
-        calibration=calibration(p, y, len(labeling.names)),
+        calibration=calibration(p, y, len(label_task.names)),
         notes=(*result.notes[:first], *copies, *result.notes[first:]),
     )
 
@@ -226,7 +226,7 @@ def _choice(fits: Sequence[_Fit]) -> tuple[str, ...]:
 def _floors(
     extractor: FeatureExtractor,
     dataset: Dataset,
-    labeling: Labeling,
+    label_task: LabelTask,
     found: Predictions,
     outcome: Outcome,
 ) -> dict[str, PairedDifference]:
@@ -235,16 +235,16 @@ def _floors(
     An encoder is not compared with itself: pixels have no such floor, and `random` has only raw
     pixels.
     """
-    labeled, own = dataset.subset(labeling.rows), np.arange(len(labeling.rows))
+    labeled, labeled_rows = dataset.subset(label_task.rows), np.arange(len(label_task.rows))
 
     def outcome_of(h: Tensor, pooled: int | None = None) -> dict[str, Outcome]:
-        measured = labeling.outcome(labeling.fit(h, own, pooled=pooled))
+        measured = label_task.outcome(label_task.fit(h, labeled_rows, pooled=pooled))
         assert measured is not None, "whether folds are possible depends on the labels alone"
         return {_TASK: measured}
 
     floors: dict[str, Outcome] = {}
     is_pixels = extractor.encoder is None and extractor.architecture is None
-    if not is_pixels and len(own) <= _MAX_LABELS:
+    if not is_pixels and len(labeled_rows) <= _MAX_LABELS:
         floors[_RAW[labeled.kind]] = outcome_of(pixels(labeled.inputs))[_TASK]
         if extractor.architecture is None:
             floors["the untrained network"] = best(
@@ -252,11 +252,11 @@ def _floors(
                 for readouts in untrained_readouts(extractor, labeled)
                 for readout in filter(None, readouts)
             )[_TASK]
-    floors[labeling.constant_name] = labeling.constant(found)
+    floors[label_task.constant_name] = label_task.constant(found)
     return {name: outcome.minus(floor) for name, floor in floors.items()}
 
 
-def _copies_note(labeled: Dataset, labeling: ClassLabeling, h: Tensor) -> tuple[str, ...]:
+def _copies_note(labeled: Dataset, label_task: ClassTask, h: Tensor) -> tuple[str, ...]:
     """Return a note on copies among the labeled examples, with the accuracy without them."""
     count = len(labeled)
     if labeled.groups is not None or count > MAX_POOLED:
@@ -265,7 +265,7 @@ def _copies_note(labeled: Dataset, labeling: ClassLabeling, h: Tensor) -> tuple[
     copied, exact = (_in_groups(ids) for ids in (groups, labeled.digests()))
     if not exact and copied < max(2, COPIES_SHARE * count):
         return ()
-    apart = labeling.outcome(labeling.fit(h, groups=groups), groups)
+    apart = label_task.outcome(label_task.fit(h, groups=groups), groups)
     scores = []
     if apart is not None:
         value, low, high = (100 * x for x in apart.estimate())

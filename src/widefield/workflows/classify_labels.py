@@ -27,7 +27,7 @@ _MAX_NAMES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Labeling:
+class _LabelTask:
     """Labels of some examples."""
 
     rows: NDArray[np.int64]
@@ -42,7 +42,7 @@ class _Labeling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassLabeling(_Labeling):
+class ClassTask(_LabelTask):
     """A class of each labeled example."""
 
     y: NDArray[np.int64]
@@ -77,12 +77,12 @@ class ClassLabeling(_Labeling):
         tested = found.tested
         if not tested.any():
             return None
-        own = self.groups if groups is None else groups
+        members = self.groups if groups is None else groups
         return class_outcome(
             found.held_out[tested].argmax(1),
             self.y[tested],
             self.names,
-            groups=None if own is None else own[tested],
+            groups=None if members is None else members[tested],
         )
 
     def constant(self, found: Predictions) -> Outcome:
@@ -97,7 +97,7 @@ class ClassLabeling(_Labeling):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TargetLabeling(_Labeling):
+class TargetTask(_LabelTask):
     """A number, or several labels, of each labeled example."""
 
     target: Target
@@ -160,10 +160,10 @@ class TargetLabeling(_Labeling):
         return {dataset.paths[row]: joined(has, self.names) for row, has in pairs}
 
 
-Labeling = ClassLabeling | TargetLabeling
+LabelTask = ClassTask | TargetTask
 
 
-def labeling_of(dataset: Dataset, task: str, seed: int) -> Labeling:
+def label_task_of(dataset: Dataset, task: str, seed: int) -> LabelTask:
     """Return the labels of `task`, without those that cannot be predicted, with notes on these.
 
     Raises:
@@ -179,7 +179,7 @@ def labeling_of(dataset: Dataset, task: str, seed: int) -> Labeling:
     if len(names) < 2:
         raise ValueError(f"the labels name {len(names)} class: give labels of at least two classes")
     single = [names[k] for k in np.flatnonzero(np.bincount(y) == 1)]
-    return ClassLabeling(
+    return ClassTask(
         rows=rows,
         names=names,
         y=y.astype(np.int64),
@@ -189,7 +189,7 @@ def labeling_of(dataset: Dataset, task: str, seed: int) -> Labeling:
     )
 
 
-def _targets(dataset: Dataset, target: Target, seed: int) -> TargetLabeling:
+def _targets(dataset: Dataset, target: Target, seed: int) -> TargetTask:
     rows, notes = np.flatnonzero(target.known), tuple[str, ...]()
     target = target.subset(rows)
     varies = np.ptp(target.values, axis=0) > 0 if len(rows) else np.zeros(1, bool)
@@ -202,7 +202,7 @@ def _targets(dataset: Dataset, target: Target, seed: int) -> TargetLabeling:
         left = [name for name, kept in zip(target.labels, varies, strict=True) if not kept]
         notes = _note("all or none of the examples have {}: left out", left)
         target = target.only(np.flatnonzero(varies))
-    return TargetLabeling(
+    return TargetTask(
         rows=rows,
         names=target.labels,
         target=target,

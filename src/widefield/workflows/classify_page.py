@@ -27,7 +27,7 @@ def classify_page(result: Classification, dataset: Dataset, *, seed: int) -> str
     rows = np.unique(np.concatenate([labeled, suggested, *by_class]))
     shown, p = dataset.subset(rows), result.values[rows]
     ids = {name: k for k, name in enumerate(result.classes)}
-    given = [ids.get(str(result.labels.get(path)), -1) for path in shown.paths]
+    label_ids = [ids.get(str(result.labels.get(path)), -1) for path in shown.paths]
     return ExplorePage(
         title=_title(result, dataset),
         summary=_summary(result, dataset),
@@ -38,7 +38,7 @@ def classify_page(result: Classification, dataset: Dataset, *, seed: int) -> str
         paths=shown.paths,
         colorings=[
             Coloring(name="predicted", values=result.classes, ids=p.argmax(1), role="prediction"),
-            Coloring(name="label", values=result.classes, ids=np.array(given), role="task"),
+            Coloring(name="label", values=result.classes, ids=np.array(label_ids), role="task"),
         ],
         sections=non_empty(
             _suggested(result, rows, suggested),
@@ -67,12 +67,12 @@ def _title(result: Classification, dataset: Dataset) -> str:
 
 def _summary(result: Classification, dataset: Dataset) -> str:
     checked, n = result.cross_validation, f"{len(result.paths):,} {dataset.kind}"
-    given = f"{len(result.labels):,} labels"
+    labels = f"{len(result.labels):,} labels"
     if checked is None:
-        return f"{n} classified from {given}, too few for an estimate of the accuracy."
+        return f"{n} classified from {labels}, too few for an estimate of the accuracy."
     value, low, high = (f"{100 * x:.0f}" for x in checked.estimate())
     return (
-        f"{n} classified from {given}: accuracy {value} %, from {low} to {high} %, "
+        f"{n} classified from {labels}: accuracy {value} %, from {low} to {high} %, "
         f"{result.floor_lines()[0]}."
     )
 

@@ -76,10 +76,10 @@ class Classification(TabularResult):
         """Return plain values, as `widefield classify --json` prints them."""
         checked = self.cross_validation
         floors = {name: vars(floor) for name, floor in self.floors.items()}
-        given = {"encoder": self.encoder, "examples": len(self.paths)}
+        shared = {"encoder": self.encoder, "examples": len(self.paths)}
         if self.kind != "classes":
             return {
-                **given,
+                **shared,
                 "kind": self.kind,
                 "given": len(self.labels),
                 "labels": list(self.classes),
@@ -88,7 +88,7 @@ class Classification(TabularResult):
                 "notes": list(self.notes),
             }
         return {
-            **given,
+            **shared,
             "labels": len(self.labels),
             "classes": list(self.classes),
             "predicted": dict(Counter(self.predicted)),
@@ -117,10 +117,10 @@ class Classification(TabularResult):
 
         Of classes and labels it has the probabilities, and of classes the rank of suggestions.
         """
-        given = [self.labels.get(name) for name in self.paths]
+        labels = [self.labels.get(name) for name in self.paths]
         columns: dict[str, Any] = {
             "path": self.paths,
-            "label": pa.array(given, pa.float64() if self.kind == "number" else pa.string()),
+            "label": pa.array(labels, pa.float64() if self.kind == "number" else pa.string()),
             "predicted": self.predicted,
         }
         if self.kind == "classes":
@@ -153,11 +153,11 @@ class Classification(TabularResult):
 
     def _class_rows(self, checked: Outcome) -> list[list[str]]:
         assert self.calibration is not None
-        given, predicted = Counter(self.labels.values()), Counter(self.predicted)
+        counts, predicted = Counter(self.labels.values()), Counter(self.predicted)
         return [
             [
                 name,
-                str(given[name]),
+                str(counts[name]),
                 *percents(part.value if len(part) else None),
                 _confused_with(self.classes, self.calibration.confusion[k], k),
                 str(predicted[name]),

@@ -130,16 +130,16 @@ def _explored(encoder: str, dataset: Dataset, h: Tensor, *, seed: int) -> Explor
     """Return what the features h [n, D] show of the data."""
     k = min(MAP_NEIGHBORS, count_others(len(dataset), dataset.groups))
     graph = neighbor_graph(h, k, groups=dataset.groups)
-    places = tsne_map(h, graph=graph, seed=seed).numpy()
+    positions = tsne_map(h, graph=graph, seed=seed).numpy()
     # The map spreads copies of an image, which belong into one cluster.
     duplicates = near_duplicates(graph)
-    clusters = density_clusters(places, duplicates)
+    clusters = density_clusters(positions, duplicates)
     is_image = dataset.kind == "images"
     return Exploration(
         encoder=encoder,
         dataset=dataset,
         graph=graph,
-        places=places,
+        places=positions,
         clusters=clusters,
         typical=typical(h.cpu().numpy(), clusters, count=_CLUSTER_IMAGES),
         duplicates=duplicates,

@@ -100,7 +100,7 @@ def export(
                 f"{config} does not belong to an encoder, and {out.name} needs its name: choose "
                 "another one"
             )
-    encoder, readout = _opened(run)
+    encoder, readout = _open(run)
     if out.suffix == ".onnx":
         module = _selected(run, encoder, readout, features)
         if preprocess and encoder.config.kind != "images":
@@ -124,7 +124,7 @@ def _export_folder(
 ) -> Encoder | Wide:
     for name in MODEL_FILES:
         checked_output(folder / name, (Path(name).suffix,), overwrite=overwrite)
-    encoder, readout = _opened(run)
+    encoder, readout = _open(run)
     check_timm_support(encoder.config)
     module = _selected(run, encoder, readout, features)
     card = model_card(encoder, run, findings, readout=readout)
@@ -132,7 +132,7 @@ def _export_folder(
     return module
 
 
-def _opened(name: str | Path) -> tuple[Encoder, Readout | None]:
+def _open(name: str | Path) -> tuple[Encoder, Readout | None]:
     extractor = open_encoder(name)
     encoder = extractor.encoder
     if encoder is None:

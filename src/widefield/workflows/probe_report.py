@@ -116,11 +116,11 @@ class ProbeReport(TabularResult):
         return [*tables, ResultTable(lines=self._lines())]
 
     def _lines(self) -> list[str]:
-        chosen = "L2 strength chosen on a fifth of these"
+        selection = "L2 strength chosen on a fifth of these"
         count = self.train_test_overlap
         return [
             *(task.line(name) for name, task in self._by_measure()[0].items()),
-            f"{self.features} features, fitted on {self.fitted_on}; {chosen}",
+            f"{self.features} features, fitted on {self.fitted_on}; {selection}",
             *(
                 [f"{count} of the scored images were in the encoder's training data"]
                 if count

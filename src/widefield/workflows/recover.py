@@ -224,13 +224,13 @@ def _with_feature(dataset: Dataset, feature: str | Labels | None) -> tuple[Datas
     if isinstance(feature, str) and not feature.endswith(".csv"):
         if feature not in dataset.labels:
             raise ValueError(
-                f"no task {feature!r} in {dataset.spec}: give {_listed(dataset.labels)}, or a "
+                f"no task {feature!r} in {dataset.spec}: give {_join_names(dataset.labels)}, or a "
                 ".csv file of labels"
             )
         return dataset, feature
     table = read_labels(feature)
     if len(table.labels) > 1:
-        raise ValueError(f"{table.source} has {_listed(table.labels)}: keep one beside path")
+        raise ValueError(f"{table.source} has {_join_names(table.labels)}: keep one beside path")
     (task,) = table.labels
     found = table.of_examples(dataset.paths, parse(dataset.spec).base)
     labeled = replace(
@@ -242,7 +242,7 @@ def _with_feature(dataset: Dataset, feature: str | Labels | None) -> tuple[Datas
     return labeled, task
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return " or ".join(map(repr, names)) or "labels"
 
 
@@ -262,10 +262,10 @@ def _probes(features: Sequence[Tensor], data: TrainTest) -> dict[str, LinearProb
     probes: dict[str, LinearProbe] = {}
     for task, count in data.class_counts.items():
         rows = [_labeled(half, task) for half in (data.train, data.test)]
-        x, test_x = (h[own] for h, own in zip(features, rows, strict=True))
+        x, test_x = (h[members] for h, members in zip(features, rows, strict=True))
         y, test_y = (
-            torch.from_numpy(half.labels[task][own]).to(x.device)
-            for half, own in zip((data.train, data.test), rows, strict=True)
+            torch.from_numpy(half.labels[task][members]).to(x.device)
+            for half, members in zip((data.train, data.test), rows, strict=True)
         )
         groups = data.groups
         if groups is not None:

@@ -114,7 +114,7 @@ def search(
     if not Path(image).is_file():
         raise ValueError(f"the query {str(image)!r} is no file: give an image or sound file")
     extractor, dataset = opened(encoder, data, features=features, dim=dim, quiet=quiet)
-    query = _opened(extractor, Path(image), dataset)
+    query = _open_query(extractor, Path(image), dataset)
     extractor = extractor.ready(dataset, on_note=on_note, quiet=quiet)
     h, q = (unit_rows(extractor.features(d.inputs, quiet=quiet)) for d in (dataset, query))
     cosine = (h @ q[0]).cpu().numpy()
@@ -138,7 +138,7 @@ def table_of(out: str | Path) -> Path:
     return Path(out).with_suffix(".csv")
 
 
-def _opened(extractor: FeatureExtractor, image: Path, dataset: Dataset) -> Dataset:
+def _open_query(extractor: FeatureExtractor, image: Path, dataset: Dataset) -> Dataset:
     """Return the query as the only example of a folder, in the form of the data."""
     with TemporaryDirectory() as folder:
         # A link in a folder, so that the query is opened as files of a folder are. A dot at the

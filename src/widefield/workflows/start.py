@@ -204,12 +204,12 @@ def with_names(settings: Mapping[str, Any], *, recorded: str | None = None) -> d
         if not isinstance(init, Encoder) and (isinstance(init, nn.Module) or is_own(str(init))):
             give_network(init)
     if isinstance(encoder, nn.Module) or (isinstance(encoder, str) and is_own(encoder)):
-        given = give_network(encoder, recorded=recorded)
-        named["encoder"] = recorded or given.name
+        network = give_network(encoder, recorded=recorded)
+        named["encoder"] = recorded or network.name
     teachers = named.pop("teacher", None)
     if teachers is not None:
-        listed = [teachers] if isinstance(teachers, str | os.PathLike) else teachers
-        named["teacher"] = tuple(init_name(teacher) for teacher in listed)
+        specs = [teachers] if isinstance(teachers, str | os.PathLike) else teachers
+        named["teacher"] = tuple(init_name(teacher) for teacher in specs)
     return named
 
 

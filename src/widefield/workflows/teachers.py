@@ -107,8 +107,8 @@ def _features(teacher: FeatureExtractor, request: Request, prepared: Prepared) -
         group=prepared.group,
     )
     own = teacher.open(request.data, options, quiet=console.quiet)
-    places = {path: row for row, path in enumerate(own.paths)}
-    order = [places.get(path, -1) for path in dataset.paths]
+    positions = {path: row for row, path in enumerate(own.paths)}
+    order = [positions.get(path, -1) for path in dataset.paths]
     if min(order) < 0:
         raise ValueError(
             f"{printable(teacher.name)} reads other examples of {printable(dataset.spec)} than the "

@@ -27,8 +27,8 @@ def match_paths(
     name_of: dict[str, str] = {}
     # The exact path counts first, then other Unicode forms of it, then the last part alone: a
     # weaker match must not hide a stronger one.
-    for given in paths:
-        path = given if given in known else given.replace("\\", "/").strip()
+    for provided in paths:
+        path = provided if provided in known else provided.replace("\\", "/").strip()
         absolute = os.path.abspath(os.path.expanduser(path))
         candidates = [path, os.path.normpath(path)]
         candidates += [os.path.relpath(absolute, root) for root in folders]
@@ -41,5 +41,5 @@ def match_paths(
                 "relative to the folder of the data"
             )
         if matches:
-            name_of[given] = matches[0]
+            name_of[provided] = matches[0]
     return name_of

@@ -279,8 +279,8 @@ def _select_columns(
     if not tasks:
         return columns
     if len(found) != 1:
-        listed = ", ".join(map(printable, tasks))
-        raise ValueError(f"{source} has no column {task!r}: beside path it has {listed}")
+        named = ", ".join(map(printable, tasks))
+        raise ValueError(f"{source} has no column {task!r}: beside path it has {named}")
     kept = {PATH: columns[PATH], task: columns[found[0]]}
     return kept | {name: columns[name] for name in tasks if printable(name) == group}
 

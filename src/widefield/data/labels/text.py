@@ -74,8 +74,8 @@ def merged_spellings(labels: Counter[str], task: str, notes: list[str]) -> dict[
             (name_of[key],) = texts[key]  # one spelling stays as it is
             continue
         others = sorted(texts[key] - {name_of[key]})
-        listed = ", ".join(map(repr if len(counts) > 1 else ascii, others))
-        notes.append(f"{listed} of {task!r} is the class {name_of[key]!r}")
+        named = ", ".join(map(repr if len(counts) > 1 else ascii, others))
+        notes.append(f"{named} of {task!r} is the class {name_of[key]!r}")
     return {label: name_of[_folded(label)] for label in labels}
 
 
