@@ -40,12 +40,26 @@ def commands(name: str) -> list[str]:
         raise ValueError(f"NAME={name!r} is in no registry: `make new KIND=... NAME={name}`")
     found = []
     if name in METHODS:
-        found += [f"tests/golden/test_curves.py {name}", f"{BENCH} {name}"]
+        # The list of public names reads the file of losses that the first run writes.
+        found += [f"tests/golden/test_curves.py {name}", f"{BENCH} {name}", TABLES]
     if name in image_views():
         found.append(COMMAND.removeprefix("python "))
     if name in claims():
         found.append(f"-m widefield lab {name} --out docs/labs/{name}.svg --overwrite")
     return [*found, TABLES]
+
+
+def tests(name: str) -> str:
+    """Return the tests that apply to the addition `name`, as arguments of pytest."""
+    own = sorted((ROOT / "tests").rglob(f"test_{name.replace('-', '_')}.py"))
+    general = ["tests/test_packages.py"]
+    if name in METHODS:
+        general += ["tests/conformance", "tests/golden"]
+    if name in VIEWS:
+        general += ["tests/conformance/test_views.py", "tests/unit/views"]
+    if name in PLANTS:
+        general += ["tests/unit/data/test_plants.py"]
+    return " ".join([*(str(path.relative_to(ROOT)) for path in own), *general])
 
 
 def contents() -> dict[Path, bytes]:
@@ -76,6 +90,7 @@ def main() -> int:
     print(
         "".join(f"failed, and to be repeated: python {arguments}\n" for arguments in failed), end=""
     )
+    print(f"now: pytest {tests(sys.argv[1])}")
     return int(bool(failed))
 
 

@@ -153,7 +153,15 @@ def test_a_name_that_cannot_be_used_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("name", "commands"),
     [
-        ("mmcr", ["tests/golden/test_curves.py mmcr", f"{written.BENCH} mmcr", written.TABLES]),
+        (
+            "mmcr",
+            [
+                "tests/golden/test_curves.py mmcr",
+                f"{written.BENCH} mmcr",
+                written.TABLES,
+                written.TABLES,
+            ],
+        ),
         ("cutout", ["scripts/view_pictures.py", written.TABLES]),
         ("time-mask", [written.TABLES]),  # of windows, which are on no picture
         ("lidar", [written.TABLES]),

@@ -70,6 +70,8 @@ def right(hint: Any) -> Any:
     shape = shape_of(hint)
     if shape is None:
         choices = get_args(hint)
+        if choices[0] is int:
+            return 2
         return choices[0] if isinstance(choices[0], str) else 0.5
     sizes = [SIZES[letter] for letter in shape.sizes.split()]
     if shape.kind == "bool":

@@ -1,7 +1,7 @@
 """Notes on a run before it starts: settings by default rules, and possible problems."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from widefield.config.defaults import (
     DEFAULT_METHOD,
@@ -19,6 +19,11 @@ from widefield.core.errors import option
 from widefield.encoders import family_of
 from widefield.views import ViewSettings
 
+_OF_INIT = ("init_lr_scale", "layer_decay", "freeze_blocks", "freeze_norm_layers")
+"""Settings of runs from initial weights."""
+ONE_VIEW = ("diet", "diet-mse", "distill", "row-contrast", "s-diet", "supervised")
+"""Methods that do not compare two views."""
+
 
 def notes_on(
     recipe: Recipe, per_epoch: int, *, unset: Collection[str], overrides: Collection[str]
@@ -35,8 +40,31 @@ def notes_on(
         _on_rate(recipe) if "lr" in unset else "",
         _on_batch(recipe) if "batch_size" in unset else "",
         _on_steps(recipe, per_epoch, overrides if is_auto else None) or _on_epochs(recipe),
+        *_without_effect(recipe, overrides),
     )
     return tuple(line for line in lines if line)
+
+
+def _without_effect(recipe: Recipe, overrides: Collection[str]) -> Iterator[str]:
+    """Yield a note on each setting of the user that changes nothing."""
+    if recipe.init is None:
+        for name in _OF_INIT:
+            if name in overrides:
+                yield (
+                    f"{option(name)} has no effect on random weights: give {option('init')}, or "
+                    "leave it out"
+                )
+    size = recipe.micro_batch
+    if size is not None and size >= recipe.batch_size:
+        yield (
+            f"{option('micro_batch')} {size} has no effect on batches of {recipe.batch_size}: give "
+            "less, or leave it out"
+        )
+    if recipe.views.names == "none" and recipe.method.name not in ONE_VIEW:
+        yield (
+            f"{option('views', 'none')} makes the two views of {recipe.method.name} equal, so that "
+            f"their agreement teaches nothing: {option('views')} sets others"
+        )
 
 
 def _on_method(recipe: Recipe, overrides: Collection[str]) -> str:

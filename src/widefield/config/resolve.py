@@ -76,8 +76,8 @@ def resolve(
         context: the data, the initial weights and the machine.
 
     Raises:
-        ValueError: as `check`, the encoder does not take such examples, or the warm-up is longer
-            than the run.
+        ValueError: as `check`, the encoder or the views do not take such examples, or the warm-up
+            is longer than the run.
 
     Example:
         >>> cpu, memory = torch.device("cpu"), Memory(host=10**9)
@@ -114,6 +114,7 @@ def resolve(
     if "views" in unset:
         views = views_for(result.method.name, steps=steps, init=result.init, kind=kind)
         result = result.changed({"views": views})
+    result.views.check_kind(kind)
     feature_dim = context.feature_dim or encoder.width(context.inputs)
     method = with_balance(result.method, steps=steps)
     method = method.placed(context.examples, feature_dim, context.memory)

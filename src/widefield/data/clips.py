@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from widefield.core import rng
 
-# Chosen by hand: half a minute of examples of the default length.
-MAX_SEGMENTS = 30
+# Chosen by hand: an hour of examples of the default length.
+MAX_SEGMENTS = 3600
 """Default number of segments of one recording whose features are averaged, at most."""
 # Chosen by hand: 36 dB above one step of 16 bits, at full scale.
 SILENCE = 1e-6
@@ -57,6 +57,11 @@ class Clips:
     def silence(self) -> NDArray[np.float64]:
         """Return the share that is silent of each sound that is longer than a segment."""
         return np.array([1 - self._sounding(row).mean() for row in self.longer.tolist()])
+
+    def skipped(self) -> float:
+        """Return the share of the time of longer sounds that `max_segments` leaves out."""
+        counts = -(-self.lengths[self.longer] // self.steps)
+        return float(1 - np.minimum(counts, self.max_segments).sum() / max(1, counts.sum()))
 
     def whole(self) -> Iterator[bytes]:
         """Yield all samples of each sound that is longer than a segment, as their bytes.

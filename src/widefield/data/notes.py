@@ -27,6 +27,7 @@ _SOUND_CHOICES = {
     "canceled": "have channels that cancel when averaged, and the loudest one is taken",
     "silent_channel": "have channels without sound, which are left out",
     "offset": "have a constant offset, which is removed",
+    "quiet": "are below -66 dB, and are raised by 48 dB to keep their levels in 16 bits",
     "loud": "exceed full scale, and are scaled down to it",
 }
 """Text of each choice of `data.decode.levels`."""
@@ -90,10 +91,9 @@ def sound_notes(segments: Clips, choices: Mapping[str, int], rate: int) -> list[
     n, longer = len(segments.lengths), len(segments.longer)
     form = f"{n} sounds at {rate:,} Hz, examples of {segments.steps / rate:g} s"
     if longer:
-        form += (
-            f": {longer} are longer, and their features are averaged over up to "
-            f"{segments.max_segments} segments each"
-        )
+        form += f": {longer} are longer, and their features are averaged over all of their segments"
+        if skipped := segments.skipped():
+            form += f" up to {segments.max_segments}: {skipped:.0%} of their time is not read"
         silence = segments.silence()
         partly = silence[silence > 0]
         if len(partly):

@@ -86,7 +86,7 @@ def build_own(name: str, channels: int, size: Size) -> nn.Module:
     """Build a given network, and find D, its `head_hidden_size`, with two images of zeros."""
     with torch.device("cpu"):  # also where shapes alone are asked for
         network = given_network(name).build()
-        dim = _width(name, network, torch.zeros(2, channels, *size))
+        dim = feature_width(name, network, torch.zeros(2, channels, *size))
     network.head_hidden_size = dim  # type: ignore[assignment]
     return network
 
@@ -96,7 +96,7 @@ def image_side(module: nn.Module, channels: int) -> int:
     error: ValueError | None = None
     for side in _TRIED:
         try:
-            _width(type(module).__name__, module, torch.zeros(2, channels, side, side))
+            feature_width(type(module).__name__, module, torch.zeros(2, channels, side, side))
         except ValueError as reason:
             error = error or reason
         else:
@@ -106,8 +106,12 @@ def image_side(module: nn.Module, channels: int) -> int:
 
 
 @torch.no_grad()
-def _width(name: str, network: nn.Module, x: Tensor) -> int:
-    """Return D of the features of x."""
+def feature_width(name: str, network: nn.Module, x: Tensor) -> int:
+    """Return D of the features of x.
+
+    Raises:
+        ValueError: the network fails, or returns something else than a row of each.
+    """
     shape = f"[{', '.join(map(str, x.shape))}]"
     try:
         with eval_mode(network):

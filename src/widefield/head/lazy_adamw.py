@@ -33,7 +33,13 @@ from torch import Tensor
 
 from widefield.core.batch import checked
 from widefield.core.devices import to_device
-from widefield.head.lazy_optimizer import WEIGHT_DECAY, LazyOptimizer, Update, decayed_powers
+from widefield.head.lazy_optimizer import (
+    WEIGHT_DECAY,
+    LazyOptimizer,
+    Update,
+    check_head,
+    decayed_powers,
+)
 from widefield.head.merged_terms import merge_terms
 from widefield.head.per_example_head import PerExampleHead
 from widefield.head.storage.base import RowState
@@ -84,6 +90,7 @@ class LazyAdamW(LazyOptimizer):
         update: Update = "exact",
         gap: Annotated[int | None, Ge(1)] = None,
     ) -> None:
+        check_head(head)
         if head.storage.layout.second_moment == "none":
             raise ValueError(
                 "the storage keeps no second moments, which AdamW needs: use LazySGD, or a "

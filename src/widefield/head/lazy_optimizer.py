@@ -21,6 +21,19 @@ WEIGHT_DECAY = 0.05
 Update = Literal["exact", "estimated"]
 
 
+def check_head(head: object) -> None:
+    """Check that an optimizer of rows gets the head itself.
+
+    Raises:
+        ValueError: it gets something else, such as the parameters.
+    """
+    if not isinstance(head, PerExampleHead):
+        raise ValueError(
+            f"the optimizer of the rows takes the head, not {type(head).__name__}: give head in "
+            "place of head.parameters(), and give other parameters an optimizer of their own"
+        )
+
+
 def check_rate(lr: float, weight_decay: float) -> None:
     """Check a learning rate and a weight decay.
 

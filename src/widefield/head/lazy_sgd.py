@@ -29,7 +29,13 @@ from torch import Tensor
 
 from widefield.core.batch import checked
 from widefield.core.devices import to_device
-from widefield.head.lazy_optimizer import WEIGHT_DECAY, LazyOptimizer, Update, decayed_powers
+from widefield.head.lazy_optimizer import (
+    WEIGHT_DECAY,
+    LazyOptimizer,
+    Update,
+    check_head,
+    decayed_powers,
+)
 from widefield.head.per_example_head import PerExampleHead
 from widefield.head.storage.base import RowState
 
@@ -72,6 +78,7 @@ class LazySGD(LazyOptimizer):
         update: Update = "exact",
         gap: Annotated[int | None, Ge(1)] = None,
     ) -> None:
+        check_head(head)
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum must be at least 0 and below 1, got {momentum:g}")
         super().__init__(

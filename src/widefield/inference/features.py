@@ -43,6 +43,7 @@ from widefield.encoders import (
     untrained_like,
     untrained_starts,
 )
+from widefield.encoders.own import feature_width
 from widefield.encoders.stages import find_stages
 from widefield.methods import load_projector
 from widefield.probes import Pixels, extract
@@ -199,6 +200,9 @@ class FeatureExtractor:
     def check(self, dataset: Dataset) -> None:
         """Check on two examples, before long work, that the encoder has these features."""
         images = dataset.images[:2]
+        if self.encoder is not None and not isinstance(self.encoder, Encoder):
+            batch = image_batch(images.repeat(2, 0)[:2], device_of(self.encoder))
+            feature_width(self.name, self.encoder, batch)
         if self.kind != "wide" or self.readout is not None:
             self.features(images)
             return

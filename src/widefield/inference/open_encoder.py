@@ -1,6 +1,7 @@
 """Open the frozen encoder that `RUN|ENCODER` on the command line names."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args, overload
@@ -8,7 +9,7 @@ from typing import Literal, get_args, overload
 from torch import nn
 
 from widefield.core.errors import input_errors
-from widefield.core.form import Form, InputSpec
+from widefield.core.form import ANY_FORM, Form, InputSpec
 from widefield.core.names import check_name
 from widefield.encoders import (
     Encoder,
@@ -37,6 +38,8 @@ from widefield.inference.features import (
 )
 from widefield.methods import load_projector
 from widefield.train.run_dir import RunFolder
+
+_IMAGENET_CLASSES = 1000
 
 EncoderSpec = str | os.PathLike[str] | nn.Module
 
@@ -197,7 +200,8 @@ def _of_module(module: nn.Module) -> FeatureExtractor:
     normalization, guessed = module_normalization(module)
     if normalization is None:
         note = f"{name}: images in [0, 1] are not normalized (guessed: it has no pretrained_cfg)"
-        return FeatureExtractor(name=name, encoder=module, notes=(note,))
+        notes = (note, *_classifier_note(module))
+        return FeatureExtractor(name=name, encoder=module, form=_size_of(module), notes=notes)
     mean, std = normalization
     numbers = " and deviation ".join(
         ", ".join(f"{x:.4g}" for x in values) for values in normalization
@@ -205,7 +209,29 @@ def _of_module(module: nn.Module) -> FeatureExtractor:
     origin = "guessed: it has no pretrained_cfg" if guessed else "its pretrained_cfg"
     note = f"{name}: images normalized by mean {numbers} ({origin})"
     encoder = Normalized(module, mean=mean, std=std)
-    return FeatureExtractor(name=name, encoder=encoder, notes=(note,))
+    notes = (note, *_classifier_note(module))
+    return FeatureExtractor(name=name, encoder=encoder, form=_size_of(module), notes=notes)
+
+
+def _classifier_note(module: nn.Module) -> tuple[str, ...]:
+    """Return a note if the last layer of a module has the classes of ImageNet."""
+    last = [layer for layer in module.modules() if isinstance(layer, nn.Linear)][-1:]
+    if not last or last[0].out_features != _IMAGENET_CLASSES:
+        return ()
+    return (
+        f"{type(module).__name__}: its {_IMAGENET_CLASSES:,} outputs are those of a classifier: "
+        "replace its last layer by torch.nn.Identity() for features",
+    )
+
+
+def _size_of(module: nn.Module) -> Form:
+    """Return the size of images of a module that states a fixed one in its `pretrained_cfg`."""
+    stated = getattr(module, "pretrained_cfg", None)
+    cfg = stated if isinstance(stated, Mapping) else {}
+    size = cfg.get("input_size")
+    if not cfg.get("fixed_input_size") or not isinstance(size, list | tuple) or len(size) != 3:
+        return ANY_FORM
+    return Form(size=(int(size[1]), int(size[2])))
 
 
 def _of_own(name: str) -> FeatureExtractor:

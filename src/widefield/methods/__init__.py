@@ -21,6 +21,21 @@ Example:
     ...     method.after_step()
     >>> bool(loss.isfinite())
     True
+
+The rows of a per-example head, as of `RowContrast`, `SDiet` and `ViewContrast`, are no parameters:
+they have an optimizer of their own, which takes a step in the loop too.
+
+Example:
+    >>> method = methods.RowContrast(encoder_dim=64, examples=64)
+    >>> optimizer = torch.optim.AdamW([*encoder.parameters(), *method.parameters()], lr=1e-3)
+    >>> for index in torch.randperm(64).split(16):
+    ...     loss = method(encoder, draw_views(images[index], method.view_count), index).total
+    ...     loss.backward()
+    ...     optimizer.step()
+    ...     method.head.optimizer.step()
+    ...     optimizer.zero_grad()
+    >>> bool(loss.isfinite())
+    True
 """
 
 from importlib import import_module

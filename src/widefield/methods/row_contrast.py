@@ -42,6 +42,8 @@ class RowContrast(HeadMethod[RowContrastConfig]):
 
     Unlike S-DIET's, the loss has a pairwise term.
 
+    The loop calls `method.head.optimizer.step()` after each `optimizer.step()`.
+
     Example:
         >>> import torch
         >>> views = [torch.rand(4, 8)]

@@ -43,6 +43,8 @@ class SDiet(HeadMethod[SDietConfig]):
 
     The objective is the published one; the other defaults are the best found for short runs.
 
+    The loop calls `method.head.optimizer.step()` after each `optimizer.step()`.
+
     Example:
         >>> import torch
         >>> views = [torch.rand(4, 8)]

@@ -48,6 +48,8 @@ class ViewContrast(HeadMethod[ViewContrastConfig]):
 
     The second view is encoded without gradient, so that a step costs less than one of two views.
 
+    The loop calls `method.head.optimizer.step()` after each `optimizer.step()`.
+
     Example:
         >>> import torch
         >>> views = list(torch.rand(2, 4, 8))

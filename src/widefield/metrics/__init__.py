@@ -84,8 +84,7 @@ DIAGNOSTICS: dict[str, Diagnostic] = {
     ),
     "alpha_req": Diagnostic(
         alpha_req,
-        "decay of the spread from direction to direction; about 1 is usual for good features, "
-        "more means that few directions dominate",
+        "decay of the spread from direction to direction; more means that few directions dominate",
     ),
     "large_singular_values": Diagnostic(
         large_singular_values, "directions that are at least a tenth as strong as the strongest"

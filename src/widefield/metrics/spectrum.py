@@ -174,9 +174,10 @@ def stable_rank(h: Tensor | Spectrum) -> float:
 def alpha_req(h: Tensor | Spectrum) -> float:
     """Return the decay a of the covariance eigenvalues, lambda_i ~ i^-a.
 
-    It is fitted by least squares on log-log axes to all eigenvalues above rounding. It is about 1
-    in encoders that transfer well; larger values mean that few directions dominate. Agrawal et al.
-    (2022), "alpha-ReQ", section 3. Raises `ValueError` where fewer than two directions vary.
+    It is fitted by least squares on log-log axes to all eigenvalues above rounding, each with the
+    same weight; larger values mean that few directions dominate. The measure is that of Agrawal et
+    al. (2022), "alpha-ReQ", section 3, and not their fit, so their values are not comparable.
+    Raises `ValueError` where fewer than two directions vary.
 
     Example:
         >>> h = torch.cat([torch.eye(3), -torch.eye(3)]) / torch.tensor([1, 2, 3])  # sigma ~ 1 / i

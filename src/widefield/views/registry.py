@@ -319,6 +319,16 @@ class ViewSettings:
             policies.append((name, VIEWS[name].settings.from_dict(rest)))
         return cls(policies=tuple(policies))
 
+    def check_kind(self, kind: Kind) -> None:
+        """Check that no policy is for sounds or windows alone, if the examples are images.
+
+        Raises:
+            ValueError: one is.
+        """
+        others = [n for n, _ in self.policies if VIEWS[n].stage in ("samples", "spectrogram")]
+        if kind == "images" and others:
+            raise ValueError(f"views {others[0]!r} are for sounds or windows: leave them out")
+
     def build(
         self,
         *,

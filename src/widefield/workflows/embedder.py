@@ -75,6 +75,7 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             with tempfile.TemporaryDirectory() as folder:
                 self.extractor_ = self._pretrained(data, Path(folder) / "run")
         dataset = self.extractor_.open(data, quiet=True)
+        self.extractor_.check(dataset)
         self.extractor_ = self.extractor_.with_readout(dataset)
         # Later images come to the size and the range of these.
         form = replace(dataset.form, channels=None)

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -26,6 +27,7 @@ from widefield.config.defaults import (
     batch_size_for,
     with_balance,
 )
+from widefield.config.notes import ONE_VIEW
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, RECIPES, make_recipe
 from widefield.config.resolve import RunContext, check, resolve
@@ -35,6 +37,7 @@ from widefield.data import steps_per_epoch
 from widefield.encoders import EncoderSettings, build_encoder, family_of
 from widefield.encoders.layers import family_of_network
 from widefield.methods import METHODS, ViewContrastConfig
+from widefield.methods.base import BuildContext
 from widefield.workflows.plan import plan
 from widefield.workflows.pretrain import pretrain
 
@@ -535,3 +538,55 @@ def test_every_rule_names_the_results_that_it_comes_from() -> None:
         assert names, rule
         for name in names:
             assert (ROOT / "studies" / "results" / f"{name}.cpu.json").is_file(), (rule, name)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"freeze_blocks": 2}, "freeze_blocks has no effect on random weights"),
+        ({"layer_decay": 0.5}, "layer_decay has no effect on random weights"),
+        ({"init_lr_scale": 0.5}, "init_lr_scale has no effect on random weights"),
+        ({"freeze_norm_layers": True}, "freeze_norm_layers has no effect on random weights"),
+        ({"micro_batch": 64, "batch_size": 64}, "micro_batch 64 has no effect on batches of 64"),
+        ({"views": "none", "method": "simclr"}, "makes the two views of simclr equal"),
+    ],
+)
+def test_settings_without_effect_are_told(settings: dict[str, Any], told: str) -> None:
+    context = RunContext(
+        examples=500,
+        inputs=InputSpec(),
+        device=CPU,
+        memory=Memory(host=10**9),
+    )
+    assert any(told in note for note in resolve("default", settings, context)[1])
+    assert not any(told in note for note in resolve("default", {}, context)[1])
+
+
+@pytest.mark.parametrize("views", ["specaug", "expert+specaug", "waveaug", "time-mask"])
+def test_views_of_sounds_are_refused_for_images(views: str) -> None:
+    context = RunContext(
+        examples=500,
+        inputs=InputSpec(),
+        device=CPU,
+        memory=Memory(host=10**9),
+    )
+    with pytest.raises(ValueError, match="are for sounds or windows: leave them out"):
+        resolve("default", {"views": views}, context)
+
+
+def test_methods_of_one_view_are_known() -> None:
+    context = BuildContext(
+        encoder=nn.Flatten(),
+        feature_dim=8,
+        examples=4,
+        labels={"class": torch.arange(4) % 2},
+        steps=9,
+        batch_size=2,
+        weight_decay=0.0,
+        seed=0,
+        device=CPU,
+        generator=torch.Generator(),
+        targets=np.zeros((4, 8), np.float32),
+    )
+    found = {name for name in METHODS if METHODS[name]().build(context).view_count == 1}
+    assert found == set(ONE_VIEW)

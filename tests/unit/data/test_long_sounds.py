@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from widefield.audits.bounds import probe_tasks
 from widefield.data import Dataset, open_dataset
-from widefield.data.clips import MAX_SEGMENTS, Clips
+from widefield.data.clips import Clips
 from widefield.data.open_options import OpenOptions
 from widefield.data.planted import Canvas, Tone
 from widefield.inference.features import FeatureExtractor
@@ -160,9 +160,13 @@ def test_of_a_very_long_recording_a_limited_number_is_taken_from_end_to_end() ->
     wave = np.tile([-3000, 3000], 100 * STEPS // 2)
     clips = open_dataset(pack([wave, wave[: 5 * STEPS]]), **FORM).clips
     assert clips is not None
-    numbered = replace(clips, samples=np.arange(len(clips.samples)) // STEPS + 1)
+    assert len(clips.segments(0)) == 100
+    assert clips.skipped() == 0
+    samples = np.arange(len(clips.samples)) // STEPS + 1
+    numbered = replace(clips, samples=samples, max_segments=30)
     starts = numbered.segments(0)[:, 0, 0, 0]
-    assert len(starts) == MAX_SEGMENTS
+    assert len(starts) == 30
+    assert numbered.skipped() == pytest.approx(70 / 105)
     assert [starts[0], starts[-1]] == [1, 100]
     assert set(np.diff(starts)) == {3, 4}
     assert len(replace(clips, max_segments=1).segments(0)) == 1
@@ -240,7 +244,7 @@ def test_silence_is_reported_before_the_work() -> None:
     def notes(kind: str) -> str:
         return "\n".join(open_dataset(padded(kind), **FORM).notes)
 
-    assert "15 are longer, and their features are averaged over up to 30 segments" in notes(
+    assert "15 are longer, and their features are averaged over all of their segments" in notes(
         "zeros before it"
     )
     assert "15 are silent for 75% of their time, which is left out" in notes("zeros before it")

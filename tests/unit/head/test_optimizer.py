@@ -327,3 +327,11 @@ def test_a_step_without_a_gradient_is_one_of_gradient_zero(kind: type[LazyOptimi
                 miss_step(head, lr=0.1)
     assert heads[0].history.steps == heads[1].history.steps == 6
     assert_equal(heads[0], heads[1].rows(EVERYONE))
+
+
+@pytest.mark.parametrize("optimizer", [LazyAdamW, LazySGD])
+def test_parameters_in_place_of_the_head_are_refused_with_the_remedy(optimizer: Any) -> None:
+    head = PerExampleHead(examples=4, dim=2)
+    for wrong in (head.parameters(), [*torch.nn.Linear(2, 2).parameters()]):
+        with pytest.raises(ValueError, match=r"give head in place of head.parameters\(\)"):
+            optimizer(wrong)

@@ -64,10 +64,11 @@ def without_offset(x: Waveform, rate: int) -> tuple[Waveform, Choices]:
 
     Data sets pad recordings with zeros, which keep no part of the offset of the sound.
     """
-    flat = _flat(x, round(_FLAT_SECONDS * rate))
+    least = round(_FLAT_SECONDS * rate)
+    flat = _flat(x, least)
     sound = x[~flat]
-    if not len(sound):
-        return np.zeros_like(x), ()
+    if len(sound) < least and flat.any():  # a click in silence has no mean of its own
+        return x - np.median(x[flat]), ()
     offset = sound.mean(dtype=np.float64)
     variance = float(sound @ sound) / len(sound) - offset**2
     noted = offset**2 > _NOTED_OFFSET**2 * variance

@@ -25,8 +25,10 @@ _BLOCK = 1 << 20
 _MIN_RATE = 1_000
 _MAX_SAMPLE = 8.0
 """Limit of the samples of a file with full scale 1: floats and lossy codecs exceed 1."""
-_MIN_PEAK = 4
-"""Smallest peak of a file in 16 bits: quieter ones are mostly noise of rounding."""
+_MIN_PEAK, _QUIET_PEAK = 4, 16
+"""Smallest peak of a file in 16 bits, and that below which its lowest 16 of 24 bits are kept."""
+_GAIN = 256
+"""Factor of such a file, 48 dB."""
 _NO_LENGTH = 0x7F00_0000
 """Least length in the header of a WAV stream that stands for none, bytes."""
 _FIRST_FRAME = 4_096
@@ -207,9 +209,12 @@ def decode(path: Path, rate: int) -> tuple[NDArray[np.int16], Choices]:
     if not np.isfinite(x).all():
         raise UnreadableError("holds NaN or infinity")
     samples, choices = leveled(x, info.rate, rate)
+    if np.abs(samples.astype(np.int32)).max() < _QUIET_PEAK:
+        samples, choices = leveled(x * np.float32(_GAIN), info.rate, rate)
+        choices = (*choices, "quiet")
     if np.abs(samples.astype(np.int32)).max() < _MIN_PEAK:
         raise UnreadableError(
-            f"is silent in 16 bits, with samples up to {np.abs(x).max():.2g}: multiply all files "
+            f"is silent in 24 bits, with samples up to {np.abs(x).max():.2g}: multiply all files "
             "by one factor, unless it is silence"
         )
     return samples, (*mixing, *choices)
