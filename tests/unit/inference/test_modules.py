@@ -35,9 +35,6 @@ MODULES: dict[str, tuple[nn.Module, str]] = {
 }
 CALLS: dict[str, Callable[[nn.Module], Any]] = {
     "embed": lambda module: widefield.embed(module, IMAGES, quiet=True),
-    "probe": lambda module: widefield.probe(
-        module, {"x": IMAGES, "class": np.arange(12) % 2}, floors=False, quiet=True
-    ),
     "Embedder": lambda module: widefield.Embedder(module).fit(IMAGES),
 }
 
