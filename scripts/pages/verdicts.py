@@ -12,7 +12,7 @@ from widefield.probes.paired import ScoreVerdict
 
 RULES = Path(__file__).with_name("verdicts.yaml")
 IN_PERCENT = ("MIN_GAP", "MAX_DECREASE", "CONSISTENCY_DECREASE", "MIN_INCREASE", "EASY")
-SHARES = ("RANK_SHARE", "LEARNED", "WEAKENED")
+SHARES = ("RANK_SHARE", "MIN_KEPT", "LEARNED", "WEAKENED")
 
 
 def verdicts() -> str:

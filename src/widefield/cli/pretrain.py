@@ -64,6 +64,7 @@ def pretrain(
                 "data_wait": round(done.data_wait, 4),
                 "health": dataclasses.asdict(done.health),
                 "finished": done.finished,
+                "adapted": None if done.adapted is None else str(done.adapted),
                 "comparison": None if done.comparison is None else done.comparison.to_json(),
             }
         )

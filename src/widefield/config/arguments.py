@@ -30,10 +30,11 @@ class RecipeArguments(MethodArguments, ViewArguments, total=False):
     teacher: "str | PathLike[str] | Sequence[str | PathLike[str]]"
     stem: Literal["auto", "cifar", "small", "native"]
     zero_init_last: bool
-    init_lr_scale: Annotated[float, Gt(0)]
+    init_lr_scale: Annotated[float | None, Gt(0)]
     layer_decay: Annotated[float, Gt(0), Le(1)]
     freeze_blocks: Annotated[int, Ge(0)]
     freeze_norm_layers: bool
+    retention: Annotated[float, Ge(0)]
     epochs: Annotated[int, Ge(1)]
     batch_size: Annotated[int, Ge(1)]
     micro_batch: Annotated[int | None, Ge(1)]

@@ -14,7 +14,7 @@ from widefield.config.defaults import (
     method_for,
     method_with_settings,
 )
-from widefield.config.recipe import Recipe
+from widefield.config.recipe import Recipe, listed
 from widefield.core.errors import option
 from widefield.encoders import family_of
 from widefield.views import ViewSettings
@@ -38,6 +38,7 @@ def notes_on(
         _on_method(recipe, overrides) if is_auto else "",
         _on_views(recipe) if "views" in unset else "",
         _on_rate(recipe) if "lr" in unset else "",
+        _on_start(recipe, overrides),
         _on_batch(recipe) if "batch_size" in unset else "",
         _on_steps(recipe, per_epoch, overrides if is_auto else None) or _on_epochs(recipe),
         *_without_effect(recipe, overrides),
@@ -90,10 +91,8 @@ def _on_views(recipe: Recipe) -> str:
     name = recipe.views.names
     if name == ViewSettings().names:
         return ""
-    return (
-        f"views {name}, the default of {recipe.method.name} in short runs: {option('views')} sets "
-        "others"
-    )
+    of = f"of {recipe.method.name} in short runs" if recipe.init is None else "with initial weights"
+    return f"views {name}, the default {of}: {option('views')} sets others"
 
 
 def _on_rate(recipe: Recipe) -> str:
@@ -108,6 +107,20 @@ def _on_rate(recipe: Recipe) -> str:
     return (
         f"learning rate {lr:g}{rows}, the default for {family}{unknown}: {option('lr')} sets "
         "another"
+    )
+
+
+def _on_start(recipe: Recipe, overrides: Collection[str]) -> str:
+    """Return the note on how initial weights are kept, unless the user decided all of it."""
+    names = ("init_lr_scale", "freeze_norm_layers", "retention")
+    scale, unset = recipe.init_lr_scale, [name for name in names if name not in overrides]
+    if recipe.init is None or scale is None or not unset:
+        return ""
+    norms = "fixed" if recipe.freeze_norm_layers else "trained"
+    return (
+        f"initial weights learn at {recipe.method.lr * scale:g}, norms {norms}, retention "
+        f"{recipe.retention:g}: {listed([option(name) for name in unset])} "
+        f"{'sets another' if len(unset) == 1 else 'set others'}"
     )
 
 
@@ -127,13 +140,11 @@ def _on_steps(recipe: Recipe, per_epoch: int, overrides: Collection[str] | None)
     `overrides` are the names of the user's settings, None if they include the method.
     """
     steps = recipe.epochs * per_epoch
-    if steps >= FEW_STEPS or not per_epoch:
+    if steps >= FEW_STEPS or not per_epoch or recipe.init is not None:
         return ""
     epochs, method = math.ceil(FEW_STEPS / per_epoch), recipe.method.name
     if overrides is not None:
-        method = method_for(
-            epochs=epochs, init=recipe.init, overrides=overrides, steps_per_epoch=per_epoch
-        )
+        method = method_for(epochs=epochs, overrides=overrides, steps_per_epoch=per_epoch)
     return (
         f"{steps} steps in all are few, and features may be worse than raw pixels: "
         f"{option('epochs', epochs)} gives {epochs * per_epoch}"

@@ -44,14 +44,16 @@ class Recipe(Settings):
     """A timm model, resnet-tiny, alexnet, wide-resnet-34-5, conv1d, or your FILE.py:FUNCTION."""
     init: str | None = None
     """Initial weights: a run, a file of weights, timm:NAME, a model folder; docs/start.md."""
-    init_lr_scale: Annotated[float, Gt(0)] = 0.3
-    """Learning rate of an encoder with initial weights, as a multiple of lr."""
+    init_lr_scale: Annotated[float | None, Gt(0)] = None
+    """Learning rate of initial weights, as a multiple of lr: 0.01, and 0.33 without batch norm."""
     layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
     """Factor of that rate from each layer to the one before it."""
     freeze_blocks: Annotated[int, Ge(0)] = 0
     """First layers of initial weights that are not trained."""
-    freeze_norm_layers: bool = False
-    """Do not train the norms of initial weights."""
+    freeze_norm_layers: bool = True
+    """Keep weights and running statistics of the norms of initial weights."""
+    retention: Annotated[float, Ge(0)] = 1.0
+    """Weight of predicting the initial features, as a multiple of the objective; 0 for none."""
     epochs: Annotated[int, Ge(1)] = 100
     """Passes over the data."""
     batch_size: Annotated[int, Ge(1)] = 256

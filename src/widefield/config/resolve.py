@@ -9,6 +9,7 @@ import torch
 from widefield.config.defaults import (
     LR_SCALES,
     batch_size_for,
+    init_lr_scale_for,
     method_for,
     views_for,
     with_balance,
@@ -235,6 +236,8 @@ def _with_rates(recipe: Recipe, unset: Collection[str]) -> Recipe:
     """Return the recipe with the learning rate of the encoder's family, but not for rows."""
     multiple = LR_SCALES[family_of(recipe.encoder)]
     rates = {"lr": multiple * recipe.method.lr}
+    if recipe.init is not None and recipe.init_lr_scale is None:
+        recipe = recipe.changed({"init_lr_scale": init_lr_scale_for(recipe.encoder)})
     if isinstance(recipe.method, HeadMethodConfig):
         # Rows are alike for all families, so that their own rate stays as it is.
         rates["head_lr_scale"] = 1 / multiple

@@ -16,6 +16,7 @@ from widefield.metrics.cka import linear_cka
 from widefield.metrics.collapse import health
 from widefield.probes.comparison import Baseline, Comparison
 from widefield.probes.cross_fit import ClassIds, cross_fit
+from widefield.probes.explained import Explained, explained
 from widefield.probes.features import extract, pixels
 from widefield.probes.floors import best
 from widefield.probes.folds import GroupIds
@@ -96,8 +97,9 @@ def compare(
     pair, kind = (a, b), kind_of(images)
     h = a(images), b(images)
     label_free, of_pixels = _label_free(pair, h, images, baseline, groups, seed)
-    planted = {}
+    planted, kept = {}, None
     if baseline == "initial":
+        kept = explained(*h, groups=groups, seed=seed)
         fits = [_overlay_fits(features, images, plants, groups, seed) for features in pair]
         planted = _differences(*fits, seed=seed)
     score = partial(cross_fit, labels=labels or {}, groups=groups, seed=seed)
@@ -115,7 +117,7 @@ def compare(
     rank = states[0].effective_rank, states[1].effective_rank
     collapsed = states[0].verdict == "healthy" != states[1].verdict
     without_labels, (verdict, reason) = _judge(
-        kind, baseline, label_free, planted, linear, knn, rank=rank, collapsed=collapsed
+        kind, baseline, label_free, planted, linear, knn, rank=rank, collapsed=collapsed, kept=kept
     )
     return Comparison(
         baseline=baseline,
@@ -126,6 +128,7 @@ def compare(
         health=(states[0].verdict, states[1].verdict),
         effective_rank=rank,
         cka=cka_if_defined(*h),
+        kept=kept,
         label_free=label_free,
         planted=planted,
         linear=linear,
@@ -150,6 +153,7 @@ def _judge(
     *,
     rank: tuple[float, float],
     collapsed: bool,
+    kept: Explained | None,
 ) -> tuple[Judgement, Judgement]:
     """Return the verdicts without and with labels."""
     if kind != "images":  # the augmentation and the rotations of images do not apply
@@ -161,7 +165,9 @@ def _judge(
         without_labels = judge_against_untrained(label_free["mean"], collapsed=collapsed)
         return without_labels, overruled_by_labels(without_labels, linear)
     consistency = label_free["neighbor_consistency"]
-    without_labels = judge_without_labels(consistency, planted, rank=rank, collapsed=collapsed)
+    without_labels = judge_without_labels(
+        consistency, planted, rank=rank, collapsed=collapsed, kept=kept
+    )
     if linear and not collapsed:
         return without_labels, judge_with_labels([*linear.values(), *knn.values()])
     return without_labels, without_labels

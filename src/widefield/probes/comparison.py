@@ -14,6 +14,7 @@ from widefield.core.files import write_atomically
 from widefield.core.names import counted
 from widefield.core.types import Kind
 from widefield.metrics.collapse import FeatureState
+from widefield.probes.explained import Explained
 from widefield.probes.paired import PairedDifference, percent
 from widefield.probes.verdicts import ComparisonVerdict
 
@@ -46,6 +47,8 @@ class Comparison:
     effective_rank: tuple[float, float]
     cka: float | None
     """Linear CKA of the two encoders' features; None if one is constant."""
+    kept: Explained | None
+    """How much of the initial features the new ones explain; None for another baseline."""
     label_free: Mapping[str, PairedDifference]
     """`neighbor_consistency`; against the untrained encoder also `rotation_accuracy`,
     `quadrant_retrieval` and the `mean` of the three."""
@@ -155,6 +158,12 @@ class Comparison:
         similar = "" if self.cka is None else f"; linear CKA {self.cka:.2f}"
         features = f"features {self.health[1]}{similar}"
         lines.append(f"effective rank: {rank[0]:.0f} to {rank[1]:.0f}; {features}")
+        if self.kept is not None:
+            share = percent(self.kept.directions)
+            lines.append(
+                f"initial features explained by a linear map: held-out R^2 {self.kept.r2:.2f}, "
+                f"above .5 in {share} of their directions"
+            )
         for task, score in self.planted.items():
             lines.append(f"linear-probe accuracy (planted {task}): {score.line()}")
         for task, score in self.linear.items():

@@ -76,6 +76,17 @@ class Monitor:
             use_labels=self.use_labels,
         )
 
+    @property
+    def is_worse(self) -> bool:
+        """Whether training without labels made initial weights worse.
+
+        With labels it may give up other features on purpose.
+        """
+        found = self.comparison
+        if found is None or found.baseline != "initial" or not self.use_labels:
+            return False
+        return found.verdict == "worse"
+
     def answer(self) -> str:
         """Return what training gained, or else the health of the features, in one sentence."""
         if self.comparison is None:

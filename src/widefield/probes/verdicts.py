@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from widefield.probes.explained import Explained
 from widefield.probes.paired import PairedDifference
 
 ComparisonVerdict = Literal["better", "worse", "no significant difference", "inconclusive"]
@@ -38,6 +39,8 @@ CONSISTENCY_DECREASE = 0.05
 """Neighbor consistency has to decrease significantly by more than this for `worse`."""
 RANK_SHARE = 0.5
 """An effective rank below this share of the baseline's is `worse`."""
+MIN_KEPT = 0.5
+"""Initial features of which less than this share of the variance is explained were lost."""
 # Chosen on other runs than those that test the rule: docs/notebook.md, "The verdict 'better than
 # untrained'".
 MIN_INCREASE = 0.002
@@ -95,6 +98,7 @@ def judge_without_labels(
     *,
     rank: tuple[float, float],
     collapsed: bool,
+    kept: Explained | None = None,
 ) -> Judgement:
     """Return the verdict of a comparison with the initial encoder, without labels.
 
@@ -103,6 +107,7 @@ def judge_without_labels(
         planted: linear-probe accuracy of each planted feature.
         rank: effective rank before and after.
         collapsed: whether the features collapsed, and those of the initial encoder did not.
+        kept: how much of the initial features is explained, where it was measured.
 
     Example:
         >>> lower = PairedDifference(before=0.5, after=0.2, low=-0.35, high=-0.25)
@@ -118,6 +123,9 @@ def judge_without_labels(
     lower = [name for name, score in planted.items() if score.verdict == "lower"]
     if planted and len(lower) == len(planted):
         return "worse", f"all planted features are significantly lower ({', '.join(lower)})"
+    if kept is not None and kept.r2 < MIN_KEPT and (lower or consistency.verdict == "lower"):
+        score = lower[0] if lower else "neighbor consistency"
+        return "worse", f"initial features were lost (R^2 {kept.r2:.2f}), and {score} is lower"
     # Consistency alone increases with almost any training, even without a gain in accuracy.
     if (
         consistency.verdict == "higher"

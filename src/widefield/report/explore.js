@@ -60,7 +60,7 @@ function tile(row, caption) {
   const button = document.createElement("button"), picture = document.createElement("canvas");
   const text = document.createElement("span");
   paint(picture, row);
-  text.textContent = caption || head.paths[row];
+  text.textContent = caption || head.paths[row].split("/").slice(-2).join("/"); // folder, often the class, and name
   button.append(picture, text);
   button.title = head.paths[row];
   button.setAttribute("aria-label", head.paths[row] + (caption ? ", " + caption : ""));

@@ -22,6 +22,7 @@ from widefield.core.types import WHOLE, Shard, as_size
 from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
 from widefield.encoders import SIGNAL_NETWORKS, Encoder
 from widefield.methods.base import BuildContext, Method
+from widefield.methods.retention import Retention
 from widefield.methods.target import target_networks
 from widefield.train.adversary import build_adversary
 from widefield.train.conv_bf16_workaround import zero_padding_gradients
@@ -79,6 +80,7 @@ def build(
     shard: Shard = WHOLE,
     folder: Path | None = None,
     targets: NDArray[Any] | None = None,
+    retained: Tensor | None = None,
 ) -> TrainState:
     """Build encoder, method, views, optimizers and learning rates of a training run.
 
@@ -92,6 +94,7 @@ def build(
         shard: which examples this process trains on.
         folder: folder for files of the method.
         targets: features of teachers for every example, where the method has teachers.
+        retained: features of the initial encoder for every example [n, D], to be predicted.
 
     Raises:
         ValueError: settings, views and data do not fit together.
@@ -143,7 +146,13 @@ def build(
     networks = (encoder, *(target.encoder for target in target_networks(method)))
     frozen_modules = [norm for network in networks for norm in freeze_init(network, recipe)]
     model = PretrainModel(
-        encoder, method, frozen_modules, micro_batch=recipe.micro_batch, compile=recipe.compile
+        encoder,
+        method,
+        frozen_modules,
+        micro_batch=recipe.micro_batch,
+        compile=recipe.compile,
+        retention=None if retained is None else Retention(retained).to(device),
+        retention_weight=recipe.retention,
     )
     if recipe.sync_batch_norm and shard.world > 1:
         synchronize_batch_norm(model)

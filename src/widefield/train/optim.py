@@ -6,6 +6,7 @@ import torch
 from timm.optim.lars import Lars
 from torch import Tensor, nn
 
+from widefield.config.defaults import init_lr_scale_for
 from widefield.config.recipe import Recipe, Schedule
 from widefield.encoders import layer_names
 from widefield.train.model import PretrainModel
@@ -88,6 +89,7 @@ def lr_scales(model: PretrainModel, recipe: Recipe) -> dict[nn.Parameter, float]
                    (`LR_SCALES` of config/defaults.py, by `resolve`)
         schedule = warm-up, then half a cosine, in [0, 1] (`learning_rates`)
         scale    = init_lr_scale layer_decay^(L - l)    initial weights, in layer l of 0..L
+                   init_lr_scale                        the map of retention
                    head_lr_scale                        rows of a dense per-example head
                    1                                    all others
     """
@@ -95,9 +97,12 @@ def lr_scales(model: PretrainModel, recipe: Recipe) -> dict[nn.Parameter, float]
     scales |= dict.fromkeys(model.method.head_parameters(), model.method.head_lr_scale)
     if recipe.init is not None:
         layers, parameters = layer_names(model.encoder), dict(model.encoder.named_parameters())
+        first = recipe.init_lr_scale or init_lr_scale_for(recipe.encoder)
         for depth, names in enumerate(layers):
-            scale = recipe.init_lr_scale * recipe.layer_decay ** (len(layers) - 1 - depth)
+            scale = first * recipe.layer_decay ** (len(layers) - 1 - depth)
             scales |= {parameters[name]: scale for name in names}
+        if model.retention is not None:
+            scales |= dict.fromkeys(model.retention.parameters(), first)
     return scales
 
 

@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from torch import Tensor
 
 from widefield.config.recipe import Recipe
 from widefield.core.errors import option
+from widefield.core.hardware import check_memory
 from widefield.data import Dataset, Loader
 from widefield.encoders import READOUT_FILE, Encoder, first_invalid, save_readout
 from widefield.encoders import save_encoder as save_encoder_to
 from widefield.methods import Projector, save_projector
+from widefield.methods.projector_file import PROJECTOR_FILE
 from widefield.metrics import Health
 from widefield.probes.comparison import Comparison
+from widefield.probes.features import extract
 from widefield.probes.monitor import Monitor
 from widefield.probes.wide import fit_on_dataset
 from widefield.report.tables import ResultTable, TabularResult
@@ -26,7 +30,14 @@ from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loop import OnStep, Trainer
 from widefield.train.manifest import Growth, Manifest
 from widefield.train.next_steps import next_command
-from widefield.train.progress import LoggerName, MetricsLog, ProgressBar, StepLog, print_line
+from widefield.train.progress import (
+    LoggerName,
+    MetricsLog,
+    ProgressBar,
+    StepLog,
+    images_bar,
+    print_line,
+)
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import StepMetrics
 
@@ -66,6 +77,8 @@ class Pretrained(TabularResult):
     """False if it was stopped by a signal; `resume=True` continues it."""
     next_command: str
     """Suggested command for the encoder of the run."""
+    adapted: Path | None = None
+    """Folder of the trained encoder, if it is worse than the initial one and `encoder` is that."""
 
     def __fspath__(self) -> str:
         """Return the folder of the run."""
@@ -83,6 +96,11 @@ class Pretrained(TabularResult):
             details.insert(0, found.lines()[0])
         if found is not None and found.copies is not None:
             details[-1] = found.copies
+        if self.adapted is not None:
+            details[-1] = (
+                f"{self.run} hands over the initial encoder; the adapted one is {self.adapted}: a "
+                f"lower {option('init_lr_scale')} or fewer {option('epochs')} change it less"
+            )
         work = f"{self.steps} steps, {self.images_per_second:,.0f} examples/s"
         page = f"{self.run / 'report.html'}: curves, views and scores of this run; {work}"
         place = page if self.finished else f"{self.run}: {work}"
@@ -140,6 +158,7 @@ class PretrainRun:
             shard=shard,
             folder=folder.rows_folder,
             targets=folder.targets(len(dataset)),
+            retained=_initial_features(prepared, console),
         )
         check_view_policy(self.state.views, self.state.method, dataset, recipe.views.names)
         self.loader = Loader(
@@ -223,13 +242,13 @@ class PretrainRun:
             (self.folder.path / READOUT_FILE).unlink(missing_ok=True)
             self.save_encoder(self.folder.path)
             if not self.stopped_by:
-                self._save_readout()
-                self.monitor.compare()
-                if self.monitor.comparison is not None:
-                    self.monitor.comparison.write(self.folder.path / "comparison.json")
+                self._finish()
         return Pretrained(
             run=self.folder.path,
-            encoder=self.encoder,
+            encoder=self._best(),
+            adapted=None
+            if self._best() is self.encoder
+            else self.folder.encoder_at(self.state.epoch),
             steps=self.state.step,
             images_per_second=self.images / max(self.seconds, 1e-9),
             data_wait=self.loader.wait_seconds / max(self.seconds, 1e-9),
@@ -300,10 +319,29 @@ class PretrainRun:
         if self.projector is not None:
             save_projector(self.projector, folder)
 
-    def _save_readout(self) -> None:
-        """Fit the wide readout on the training data, and write it."""
+    def _finish(self) -> None:
+        """Compare the encoder with its baseline, hand over the better one, and fit its readout.
+
+        The encoder of the last epoch, which is among the checkpoints, stays there.
+        """
+        self.monitor.compare()
+        if self.monitor.comparison is not None:
+            self.monitor.comparison.write(self.folder.path / "comparison.json")
+        best = self._best()
+        if best is not self.encoder:
+            (self.folder.path / PROJECTOR_FILE).unlink(missing_ok=True)
+            save_encoder_to(best, self.folder.path)
+        self._save_readout(best)
+
+    def _best(self) -> Encoder:
+        """Return the trained encoder, or the initial one if training made it worse."""
+        initial = self.monitor.initial
+        return initial if initial is not None and self.monitor.is_worse else self.encoder
+
+    def _save_readout(self, encoder: Encoder) -> None:
+        """Fit the wide readout of `encoder` on the training data, and write it."""
         try:
-            readout = fit_on_dataset(self.encoder, self.dataset, device=self.monitor.device)
+            readout = fit_on_dataset(encoder, self.dataset, device=self.monitor.device)
         except ValueError as error:  # features are pooled alone for encoders without stages
             self.print_line(f"no wide readout: {error}")
             return
@@ -338,3 +376,18 @@ class PretrainRun:
     def close(self) -> None:
         """Close the files of the heads."""
         self.state.close()
+
+
+def _initial_features(prepared: Prepared, console: Console) -> Tensor | None:
+    """Return the features of every example that retention keeps, float32 [n, D] on the CPU.
+
+    They are computed again when a run is resumed, which gives the same bits.
+    """
+    initial, data = prepared.initial, prepared.dataset.first_read()
+    if initial is None or not prepared.recipe.retention:
+        return None
+    spared = f"initial features of {len(data)} examples ({option('retention', 0)} needs none)"
+    check_memory(4 * len(data) * initial.dim, spared)
+    with images_bar(console, "initial features") as progress:
+        device = prepared.ranks.compute.device
+        return extract(initial, data.inputs, device=device, progress=progress).cpu()

@@ -113,9 +113,10 @@ def classify(
     extractor = extractor.ready(dataset, notes=notes, on_note=on_note, quiet=quiet)
     candidates = [extractor]
     if extractor.or_pooled and extractor.kind == "wide":  # the first of equals counts
-        candidates = [replace(extractor, kind="pooled", dim=None), extractor]
+        candidates.append(replace(extractor, kind="pooled", dim=None))
     fits = [_fit_probe(candidate, dataset, label_task, quiet=quiet) for candidate in candidates]
-    h, found, outcome = max(fits, key=lambda fit: -np.inf if fit[2] is None else fit[2].value)
+    errors = [label_task.error(found) for _, found, _ in fits]
+    h, found, outcome = fits[int(np.argmin(errors))]
     result = Classification(
         encoder=extractor.name,
         paths=list(dataset.paths),
@@ -125,7 +126,7 @@ def classify(
         values=found.predicted,
         cross_validation=outcome,
         floors={} if outcome is None else _floors(extractor, dataset, label_task, found, outcome),
-        notes=(*extractor.notes, *_choice(fits), *label_task.notes, *dataset.notes),
+        notes=(*extractor.notes, *_choice(errors, label_task), *label_task.notes, *dataset.notes),
     )
     if isinstance(label_task, ClassTask):
         result = _with_suggestions(result, dataset, label_task, h, found, suggest)
@@ -208,19 +209,15 @@ def _with_suggestions(
     )
 
 
-def _choice(fits: Sequence[_Fit]) -> tuple[str, ...]:
-    """Return a note if there was a choice between pooled and wide features."""
-    found = [outcome for _, _, outcome in fits if outcome is not None]
-    if len(found) < 2:
+def _choice(errors: Sequence[float], label_task: LabelTask) -> tuple[str, ...]:
+    """Return a note if there was a choice between wide and pooled features."""
+    if len(errors) < 2 or not np.isfinite(errors).all():
         return ()
-    measure = found[0].measure
-    if measure == "accuracy":
-        pooled, wide = (f"{100 * outcome.value:.1f} %" for outcome in found)
-        by = "cross-validation on the labels"
-    else:
-        pooled, wide = (f"{outcome.value:.3g}" for outcome in found)
-        by = f"cross-validated {measure}"
-    return (f"features by {by}: {pooled} by pooled, {wide} by wide ones",)
+    wide, pooled = errors
+    return (
+        f"features by {label_task.error_name} on held-out labels: {wide:.3g} by wide, {pooled:.3g} "
+        "by pooled ones",
+    )
 
 
 def _floors(

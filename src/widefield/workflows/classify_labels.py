@@ -49,6 +49,7 @@ class ClassTask(_LabelTask):
     """Class ids, [m]; every class occurs."""
     kind: ClassVar[Literal["classes"]] = "classes"
     constant_name: ClassVar[str] = "the most frequent class"
+    error_name: ClassVar[str] = "cross-entropy"
 
     def fit(
         self,
@@ -85,6 +86,14 @@ class ClassTask(_LabelTask):
             groups=None if members is None else members[tested],
         )
 
+    def error(self, found: Predictions) -> float:
+        """Return the mean cross-entropy of the examples that were held out; infinite if none."""
+        tested = np.flatnonzero(found.tested)
+        if not len(tested):
+            return np.inf
+        p = found.held_out[tested, self.y[tested]]
+        return float(-np.log(np.maximum(p, np.finfo(np.float64).tiny)).mean())
+
     def constant(self, found: Predictions) -> Outcome:
         """Return which of the examples that were held out are of the most frequent class."""
         y = self.y[found.tested]
@@ -103,6 +112,7 @@ class TargetTask(_LabelTask):
     target: Target
     """Targets of the labeled examples; each label is one that some have and some lack."""
     constant_name: ClassVar[str] = "the mean"
+    error_name: ClassVar[str] = "1 minus the score"
 
     @property
     def kind(self) -> TargetKind:
@@ -146,6 +156,11 @@ class TargetTask(_LabelTask):
         target = self.target if self.kind == "number" else self.target.only(columns)
         outcome = target_outcome(target, found.held_out[:, columns], groups=self.groups)
         return replace(outcome, train_examples=len(found.held_out))
+
+    def error(self, found: Predictions) -> float:
+        """Return 1 minus the score of the examples that were held out; infinite if none."""
+        outcome = self.outcome(found)
+        return np.inf if outcome is None else 1 - outcome.value
 
     def constant(self, found: Predictions) -> Outcome:
         """Return the outcome of predicting the mean."""

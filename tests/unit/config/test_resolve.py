@@ -18,6 +18,7 @@ from widefield.config.defaults import (
     BALANCE_BY_STEPS,
     DEFAULT_METHOD,
     FEW_STEPS,
+    INIT_LR,
     LONG_METHOD,
     LONG_RUN_EPOCHS,
     LR_MEASURED_ON,
@@ -215,6 +216,23 @@ def test_another_method_on_top_of_a_whole_recipe_takes_the_rate_of_the_encoder()
     assert resolved(whole, {"method": whole.method.name}).method == whole.method
 
 
+@pytest.mark.parametrize("encoder", ["resnet-tiny", "vit_tiny_patch16_224", "convnext_atto"])
+@pytest.mark.parametrize("method", ["view-contrast", "simclr", "supervised", "distill"])
+def test_initial_weights_learn_at_one_share_of_the_methods_rate(encoder: str, method: str) -> None:
+    """Of networks with batch norm, whose own rate is higher, as of all others."""
+    settings = {"init": "file", "encoder": encoder, "method": method, "epochs": 2}
+    chosen, notes = resolve("default", settings, facts(FEW))
+    assert chosen.init_lr_scale is not None
+    rate = chosen.method.lr * chosen.init_lr_scale
+    assert rate == pytest.approx(INIT_LR * METHODS[method]().lr)
+    assert chosen.freeze_norm_layers
+    assert any(note.startswith(f"initial weights learn at {rate:g}, norms fixed") for note in notes)
+    given = {"init_lr_scale": 0.5, "freeze_norm_layers": False, "retention": 0.0}
+    chosen, notes = resolve("default", settings | given, facts(FEW))
+    assert (chosen.init_lr_scale, chosen.freeze_norm_layers, chosen.retention) == (0.5, False, 0.0)
+    assert not any(note.startswith("initial weights") for note in notes)
+
+
 def test_a_run_with_initial_weights_takes_the_method_that_was_measured_on_such_runs() -> None:
     settings: dict[str, Any] = {"epochs": 100, "encoder": "resnet-tiny", "init": "run"}
     assert make_recipe(**settings).method == METHODS["view-contrast"]()
@@ -309,17 +327,19 @@ def test_a_batch_size_for_few_examples_is_noted_and_one_that_was_given_is_kept()
         ({"views": "expert"}, "expert"),
         ({"method": DEFAULT_METHOD, "batch_size": 10, "epochs": 749}, "moderate"),
         ({"method": DEFAULT_METHOD, "batch_size": 10, "epochs": 750}, "expert"),
-        ({"init": "file"}, "expert"),
+        ({"init": "file"}, "moderate"),
+        ({"init": "file", "method": "simclr", "epochs": 9000}, "moderate"),
     ],
 )
 def test_the_default_views_are_those_that_were_measured(
     settings: dict[str, Any], views: str
 ) -> None:
-    """Only view-contrast was, from random weights; runs of 3,000 steps or more do not take them."""
+    """From random weights only view-contrast was, and not in runs of 3,000 steps or more."""
     settings = {"epochs": 2, "encoder": "resnet-tiny", **settings}
     chosen, notes = resolve("default", settings, facts(FEW))
     assert chosen.views.names == views
-    note = "views moderate, the default of view-contrast in short runs: views sets others"
+    why = "with initial weights" if "init" in settings else "of view-contrast in short runs"
+    note = f"views moderate, the default {why}: views sets others"
     assert (note in notes) == (views == "moderate")
 
 

@@ -287,3 +287,16 @@ def test_the_module_itself_does_not_change() -> None:
     assert [part.training for part in module.modules()] == flags
     assert list(module.state_dict()) == names
     assert load_module(module).config.name == "resnet18"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("tf_efficientnet_lite0", HALF), ("efficientnet_lite0", IMAGENET)]
+)
+def test_networks_without_a_classifier_take_their_own(
+    name: str, expected: Any, tmp_path: Path
+) -> None:
+    """Only of vision transformers do others publish weights of the same tensors."""
+    tensors = timm.create_model(name, num_classes=0).state_dict()
+    safetensors.torch.save_file(tensors, tmp_path / "weights.safetensors")
+    config = load_foreign(tmp_path / "weights.safetensors", name)[0].config
+    assert (config.mean, config.std) == expected

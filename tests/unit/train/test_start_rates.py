@@ -19,7 +19,8 @@ CPU = torch.device("cpu")
 
 def state(**settings: Any) -> TrainState:
     recipe = small_recipe("simclr", "none", batch_size=6, epochs=2, warmup_epochs=0)
-    recipe = recipe.changed({"init": "an encoder", "optimizer": "sgd", **settings})
+    usual = {"init": "an encoder", "optimizer": "sgd", "freeze_norm_layers": False}
+    recipe = recipe.changed(usual | settings)
     encoder = build_encoder("resnet-tiny", image_size=16, zero_init_last=False, seed=4)
     return build(recipe, small_facts(), device=CPU, encoder=encoder)
 

@@ -136,7 +136,8 @@ def guessed_normalization(
     if cifar:
         return NORMALIZATIONS["cifar100" if classes == 100 else "cifar10"]
     supervised = "head.weight" in tensors or "pooler.dense.weight" in tensors or classes > 0
-    if usual == HALF and not (supervised and prefix in ("", "vit.")):
+    is_vit = f"{prefix}patch_embed.proj.weight" in tensors
+    if is_vit and usual == HALF and not (supervised and prefix in ("", "vit.")):
         return IMAGENET
     return usual
 

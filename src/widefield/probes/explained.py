@@ -1,0 +1,78 @@
+"""How much of the features of one encoder a linear map of those of another one explains."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from widefield.probes.folds import GroupIds, random_folds
+from widefield.probes.ridge import RIDGE_GRID
+
+# Chosen by hand: the time of the fits grows with the cube of the examples.
+_EXAMPLES = 1000
+_VARIANCE = 0.95
+"""Share of the variance of the standardized features that their directions have."""
+_EXAMPLES_PER_DIRECTION = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """How much of the features of an encoder is explained."""
+
+    r2: float
+    """Held-out R^2 over all directions, at most 1."""
+    directions: float
+    """Share of the directions with a held-out R^2 above .5."""
+
+
+def explained(
+    before: Tensor, after: Tensor, *, groups: GroupIds | None = None, seed: int = 0
+) -> Explained | None:
+    """Return how much of features `before` [n, D] a linear map of `after` [n, E] explains.
+
+    Directions y are the first principal axes of the standardized features `before` that have 95 %
+    of their variance, at most one for ten examples. With the standardized features Z `after` of one
+    half of the examples, those of the other half are predicted, and in turn:
+
+        y(z) = z' Z' (Z Z' + n l2 I)^-1 Y        (kernel ridge regression; l2 of the largest R^2)
+
+    At most 1,000 examples are used. None if there are fewer than 20, or `before` is constant.
+
+    Example:
+        >>> h = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
+        >>> found = explained(h, h.flip(1) * 3)
+        >>> round(found.r2, 2), found.directions
+        (1.0, 1.0)
+    """
+    rows = np.linspace(0, len(before) - 1, min(len(before), _EXAMPLES)).astype(np.int64)
+    h, z = (_standardized(features.cpu()[rows]) for features in (before, after))
+    if len(rows) < 2 * _EXAMPLES_PER_DIRECTION or not bool(h.any()):
+        return None
+    u, s, _ = torch.linalg.svd(h, full_matrices=False)
+    share = (s**2).cumsum(0) / (s**2).sum()
+    count = min(int((share < _VARIANCE).sum()) + 1, len(rows) // _EXAMPLES_PER_DIRECTION)
+    y = (u * s)[:, :count]
+    fold = torch.from_numpy(
+        random_folds(len(rows), 2, None if groups is None else groups[rows], seed=seed)
+    )
+    errors = torch.zeros(len(RIDGE_GRID), count, dtype=torch.float64)
+    kernel = z @ z.T
+    for train, test in ((fold == 0, fold == 1), (fold == 1, fold == 0)):
+        values, vectors = torch.linalg.eigh(kernel[train][:, train])
+        cross, target = kernel[test][:, train] @ vectors, vectors.T @ y[train]
+        for k, l2 in enumerate(RIDGE_GRID):
+            predicted = cross @ (target / (values + len(values) * l2)[:, None])
+            errors[k] += (y[test] - predicted).square().sum(0)
+    best, total = errors[errors.sum(1).argmin()], y.square().sum(0)
+    return Explained(
+        r2=float(1 - best.sum() / total.sum()),
+        directions=float((best < 0.5 * total).double().mean()),
+    )
+
+
+def _standardized(h: Tensor) -> Tensor:
+    """Return features [n, D] with mean 0 and deviation 1; 0 where they hardly vary."""
+    centered = h.double() - h.double().mean(0)
+    std = centered.square().mean(0).sqrt()
+    return torch.where(std > 1e-3 * std.max(), centered / std, 0.0)
