@@ -335,34 +335,60 @@ def test_the_start_in_the_folder_is_an_encoder_to_compare(
     assert scored["tasks"]["y"]["accuracy"] > 0.5
 
 
-def test_a_rate_that_ruins_the_features_is_refused(tmp_path: Path) -> None:
-    """A thousand times the rate; at a hundredth of it nothing is ruined.
+BEFORE: dict[str, Any] = {"init_lr_scale": 0.3, "freeze_norm_layers": False, "retention": 0.0}
+"""The settings of starts that lost what strong ones know."""
 
-    Without views: these alone change the statistics of BatchNorm layers, whatever the rate. Labels
-    of 1,000 images may be too few to exclude a loss of a point; then it is inconclusive.
-    """
+
+@pytest.fixture(scope="module")
+def adapted_photos(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pretrained]:
+    """Weights trained on labels, adapted by default, as before, and at 1,000 times the rate."""
+    folder = tmp_path_factory.mktemp("photos")
     labeled = {"max_examples": 1000, "batch_size": 64, "image_size": 16, "quiet": True}
-    widefield.pretrain("photos", out=tmp_path / "first", method="supervised", epochs=4, **labeled)
-    verdicts = {}
-    for rate in (0.01, 1000.0):
-        done = widefield.pretrain(
-            "photos",
-            out=tmp_path / f"rate-{rate}",
-            init=str(tmp_path / "first"),
-            method="s-diet",
-            views="none",
-            init_lr_scale=rate,
-            epochs=2,
-            **labeled,
+    widefield.pretrain("photos", out=folder / "first", method="supervised", epochs=4, **labeled)
+    arms: dict[str, dict[str, Any]] = {
+        "default": {},
+        "before": {**BEFORE, "views": "expert"},
+        "ruined": {**BEFORE, "init_lr_scale": 1000.0, "method": "s-diet", "views": "none"},
+    }
+    start = str(folder / "first")
+    return {
+        name: widefield.pretrain(
+            "photos", out=folder / name, init=start, epochs=2, **labeled, **settings
         )
-        assert done.comparison is not None
-        verdicts[rate] = done.comparison
-    ruined, control = verdicts[1000.0], verdicts[0.01]
-    assert (ruined.verdict, ruined.without_labels) == ("worse", "worse")
-    assert control.without_labels not in ("worse", "inconclusive")
-    assert control.verdict != "worse"
-    assert control.verdict != "inconclusive" or "more labels needed" in control.reason
-    assert "more labels needed" not in ruined.reason
+        for name, settings in arms.items()
+    }
+
+
+def test_adapting_by_default_keeps_what_the_start_knows(
+    adapted_photos: dict[str, Pretrained],
+) -> None:
+    """With the settings of before more is lost: the control."""
+    compared = {name: done.comparison for name, done in adapted_photos.items()}
+    lost = {name: 1 - found.kept.r2 for name, found in compared.items() if found and found.kept}
+    assert lost["default"] < 0.02
+    assert lost["before"] > 3 * lost["default"]
+    assert compared["default"] is not None
+    assert compared["default"].linear["class"].difference > -0.02
+    assert compared["default"].without_labels not in ("worse", "inconclusive")
+
+
+def test_a_run_that_ends_worse_hands_over_its_start(adapted_photos: dict[str, Pretrained]) -> None:
+    ruined, folder = adapted_photos["ruined"], adapted_photos["ruined"].run
+    assert ruined.comparison is not None
+    assert (ruined.comparison.verdict, ruined.comparison.without_labels) == ("worse", "worse")
+    assert "more labels needed" not in ruined.comparison.reason
+    assert ruined.adapted == folder / "checkpoints" / "epoch-00002"
+    first, last = weights(folder / "init"), weights(ruined.adapted)
+    handed_over = weights(folder)
+    assert all(torch.equal(handed_over[name], first[name]) for name in first)
+    assert not all(torch.equal(last[name], first[name]) for name in first)
+    assert not (folder / "projector.safetensors").exists()
+    images = np.zeros((3, 16, 16, 3), dtype=np.uint8)
+    wide = widefield.embed(folder, images, features="wide", quiet=True)  # by its own readout
+    assert not any("fitted here" in note for note in wide.notes)
+    assert f"{folder} hands over the initial encoder; the adapted one is" in str(ruined)
+    resumed = widefield.pretrain("photos", out=folder, resume=True, epochs=3, quiet=True)
+    assert resumed.steps == 3 * ruined.steps // 2
 
 
 def test_plan_counts_the_start(command: Command, in_tmp: Path) -> None:
