@@ -14,7 +14,10 @@ MEMBERS: Mapping[str, Iterable[str]] = {
         *("data", "train_data", "labels", "group", "max_examples", "image_size", "plant", "task"),
         *("feature", "seconds", "sample_rate", "examples"),
     ),
-    "Start": ("init", "init_lr_scale", "freeze_blocks", "download"),
+    "Start": (
+        *("init", "init_lr_scale", "retention", "freeze_blocks", "freeze_norm_layers"),
+        "download",
+    ),
     "Method": ("recipe", "config", "method", "methods"),
     "Views": ("views",),
     "Output": (
