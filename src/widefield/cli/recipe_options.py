@@ -39,6 +39,7 @@ SHOWN_FIRST = (
 PYTHON_ONLY = frozenset(
     {
         *("zero_init_last", "layer_decay", "decay_bias_and_norm", "health_every"),
+        "optimizer",
         *("drop_last", "warmup_steps", "checkpoint_minutes", "metrics_every", "attack_steps"),
         *("projector_batch_norm", "head_init", "head_optimizer", "head_update", "head_moments"),
         *("logit_scale", "cross_entropy_weight", "label_smoothing", "head_lr_scale"),

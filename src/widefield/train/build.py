@@ -143,17 +143,8 @@ def build(
     )
     with seeded(recipe.seed):
         method = with_balance(recipe.method, steps=len(rates)).build(context).to(device)
-    networks = (encoder, *(target.encoder for target in target_networks(method)))
-    frozen_modules = [norm for network in networks for norm in freeze_init(network, recipe)]
-    model = PretrainModel(
-        encoder,
-        method,
-        frozen_modules,
-        micro_batch=recipe.micro_batch,
-        compile=recipe.compile,
-        retention=None if retained is None else Retention(retained).to(device),
-        retention_weight=recipe.retention,
-    )
+    retention = None if retained is None else Retention(retained).to(device)
+    model = _model(recipe, encoder, method, retention)
     if recipe.sync_batch_norm and shard.world > 1:
         synchronize_batch_norm(model)
     return TrainState(
@@ -163,6 +154,22 @@ def build(
         adversary=build_adversary(views),
         generator=generator,
         rates=rates,
+    )
+
+
+def _model(
+    recipe: Recipe, encoder: nn.Module, method: Method, retention: Retention | None
+) -> PretrainModel:
+    """Return encoder and method as one module, what the recipe freezes frozen."""
+    networks = (encoder, *(target.encoder for target in target_networks(method)))
+    return PretrainModel(
+        encoder,
+        method,
+        [norm for network in networks for norm in freeze_init(network, recipe)],
+        micro_batch=recipe.micro_batch,
+        compile=recipe.compile,
+        retention=retention,
+        retention_weight=recipe.retention,
     )
 
 
