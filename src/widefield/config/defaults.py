@@ -178,7 +178,7 @@ def init_lr_scale_for(encoder: EncoderSettings) -> float:
     """Return the learning rate of initial weights, as a multiple of the encoder's default rate.
 
     Example:
-        >>> init_lr_scale_for(EncoderSettings("resnet18"))
+        >>> init_lr_scale_for(EncoderSettings(name="resnet18"))
         0.01
     """
     return INIT_LR / LR_SCALES[family_of(encoder)]

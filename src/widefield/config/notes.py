@@ -19,7 +19,7 @@ from widefield.core.errors import option
 from widefield.encoders import family_of
 from widefield.views import ViewSettings
 
-_OF_INIT = ("init_lr_scale", "layer_decay", "freeze_blocks", "freeze_norm_layers")
+_OF_INIT = ("init_lr_scale", "layer_decay", "freeze_blocks", "freeze_norm_layers", "retention")
 """Settings of runs from initial weights."""
 ONE_VIEW = ("diet", "diet-mse", "distill", "row-contrast", "s-diet", "supervised")
 """Methods that do not compare two views."""

@@ -1,0 +1,30 @@
+"""`classify` chooses features by held-out cross-entropy, which sees more than hits of few labels."""
+
+import numpy as np
+import pytest
+
+from widefield.probes.outcome import Predictions
+from widefield.workflows.classify_labels import ClassTask
+
+TASK = ClassTask(rows=np.arange(4), names=("a", "b"), y=np.array([0, 0, 1, 1]), groups=None, seed=0)
+
+
+def held_out(p: list[float]) -> Predictions:
+    """Predictions with these probabilities of the right class."""
+    right = np.array(p)
+    both = np.stack([right, 1 - right], axis=1)
+    both[2:] = both[2:, ::-1]
+    return Predictions(predicted=both, held_out=both, l2=(1.0,))
+
+
+def test_of_equal_hits_the_surer_ones_have_the_smaller_error() -> None:
+    sure, unsure = held_out([0.9, 0.9, 0.9, 0.4]), held_out([0.6, 0.6, 0.6, 0.4])
+    assert TASK.error(sure) < TASK.error(unsure)
+    assert TASK.error(unsure) == pytest.approx(-np.log([0.6, 0.6, 0.6, 0.4]).mean())
+
+
+def test_without_held_out_labels_the_first_features_count() -> None:
+    nothing = held_out([np.nan] * 4)
+    assert TASK.error(nothing) == np.inf
+    assert int(np.argmin([TASK.error(nothing)] * 2)) == 0
+    assert np.isfinite(TASK.error(held_out([1.0, 0.0, 1.0, 1.0])))
