@@ -38,7 +38,7 @@ SHOWN_FIRST = (
 """Settings at the top of their groups in help."""
 PYTHON_ONLY = frozenset(
     {
-        *("zero_init_last", "layer_decay", "decay_bias_and_norm", "health_every"),
+        *("zero_init_last", "layer_decay", "decay_bias_and_norm", "warmup_epochs"),
         "optimizer",
         *("drop_last", "warmup_steps", "checkpoint_minutes", "metrics_every", "attack_steps"),
         *("projector_batch_norm", "head_init", "head_optimizer", "head_update", "head_moments"),
