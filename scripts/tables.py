@@ -45,6 +45,7 @@ from studies import page as studies_page
 BLOCKS: dict[str, Callable[[], str]] = {
     "summary": readme.summary,
     "summary-50000": readme.all_images,
+    "dictionary": readme.dictionary,
     "ratios": steps.ratios,
     "lightly": steps.lightly,
     "both-directions": steps.both_directions,

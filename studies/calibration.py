@@ -39,6 +39,7 @@ from widefield.data import Dataset
 from widefield.encoders import build_encoder, untrained_like
 from widefield.inference.splits import TrainTest
 from widefield.probes import extract, pixels
+from widefield.probes.features import DictionaryFeatures
 from widefield.probes.floors import constant_outcomes, floors
 from widefield.probes.outcome import Outcome
 from widefield.probes.verdicts import EASY
@@ -377,6 +378,7 @@ class Group:
             lambda encoder: probe_tasks(encoder, self.data, seed=seed),
             pixels=pixels,
             untrained=[partial(_extract, self.base), partial(_extract, wide)],
+            dictionary=partial(_extract, DictionaryFeatures.of(train_set.images)),
             constant=constant_outcomes(train_set, test_set),
         )[TASK]
 

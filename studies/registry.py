@@ -18,6 +18,7 @@ MODULES = (
     "feature_dropout_views",
     "wen_li",
     "equal_time",
+    "dictionary",
     "budgets",
     "defaults",
     "readout",

@@ -77,7 +77,9 @@ class Arm:
         epochs: in multiples of those of the scale; at least one epoch is trained.
         images: training images at most, where these are fewer than those of the scale.
         pixels: raw pixels in place of an untrained encoder.
-        statistics: an untrained encoder with the data's mean and variance in its BatchNorm layers.
+        dictionary: a dictionary of patches of the images in place of one.
+        statistics: an untrained encoder with the data's statistics in its BatchNorm layers, and
+            its dictionary fitted: a run at a learning rate of 0.
         start: an arm whose encoder of seed 0 is trained further.
         teacher: an arm whose encoder of seed 0 is the teacher.
         source: returns what is trained on, where `data` is no pack, from packs, scale and seed.
@@ -89,6 +91,7 @@ class Arm:
     epochs: float = 1.0
     images: int | None = None
     pixels: bool = False
+    dictionary: bool = False
     statistics: bool = False
     start: "Arm | None" = None
     teacher: "Arm | None" = None

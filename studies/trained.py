@@ -29,12 +29,12 @@ from widefield.data.source import Data
 from widefield.encoders import Projected, Wide, load_encoder
 from widefield.methods import load_projector
 from widefield.probes import extract
-from widefield.probes.features import Pixels
+from widefield.probes.features import DictionaryFeatures, Pixels
 from widefield.probes.outcome import Outcome
 from widefield.probes.score import score
 from widefield.probes.untrained import with_data_statistics
 from widefield.probes.wide import fit_on_dataset
-from widefield.train.build import DataInfo, build_run_encoder
+from widefield.train.build import DataInfo, build_run_encoder, fit_encoder
 
 Sets = tuple[Dataset, Dataset]
 """Examples that probes are fitted on, and those that are scored."""
@@ -67,10 +67,13 @@ class Trained:
             return load_encoder(self.folder).to(self.device).eval()
         if self.arm.pixels:
             return Pixels.of(self.train_set().images)
+        if self.arm.dictionary:
+            return DictionaryFeatures.of(self.train_set().images, seed=self.seed)
         recipe = make_recipe(encoder=self.scale.encoder, seed=self.seed)
         images = self.train_set()
         untrained = build_run_encoder(recipe, DataInfo.of(images), self.device).eval()
         if self.arm.statistics:
+            fit_encoder(untrained, images, seed=self.seed)
             return with_data_statistics(untrained, images.images, device=self.device)
         return untrained
 

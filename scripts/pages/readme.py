@@ -1,4 +1,4 @@
-"""The tables of the README: pooled and wide features of every method, in equal time."""
+"""The tables of the README: the default encoder, and every method on a ResNet, in equal time."""
 
 from pages.format import table
 from studies.page import runs
@@ -15,6 +15,13 @@ COLUMNS = {
     "letter (+letters)": ("+letters", "letters"),
 }
 """Heading -> planted feature and task."""
+DEFAULT = (
+    ("dictionary", "view-contrast", "**default: view-contrast, dictionary-tiny**"),
+    ("dictionary", "dictionary", "dictionary of patches alone"),
+)
+"""Study, arm and row of the default encoder and of its floor."""
+FLOORS = ("dictionary", "raw pixels")
+"""Arms without pooled and wide features."""
 KINDS = {"pooled": "", "wide": ", wide"}
 EXPERT = ", expert"
 """Ending of the names of runs with `expert` views."""
@@ -23,25 +30,42 @@ EXPERT = ", expert"
 def summary() -> str:
     """Return a row for the pooled and one for the wide features of each method."""
     rows = []
-    for method in _methods("equal-time"):
+    methods = [("equal-time", name, name) for name in _methods("equal-time")]
+    for study_id, method, shown in [*DEFAULT, *methods]:
         if method.endswith(EXPERT):
             continue
         for kind, ending in KINDS.items():
-            cells = [_cell("equal-time", method, *where, ending) for where in COLUMNS.values()]
+            cells = [_cell(study_id, method, *where, ending) for where in COLUMNS.values()]
             if any(cells):
-                rows.append([method, "" if method == "raw pixels" else kind, *cells])
+                rows.append([shown, "" if method in FLOORS else kind, *cells])
     return table(["", "features", *COLUMNS], rows)
 
 
 def all_images() -> str:
     """Return the class accuracy of each method on all 50,000 images."""
+    default = [(f"{study_id}-50000", arm, shown) for study_id, arm, shown in DEFAULT]
     name = "equal-time-50000"
-    cells = {
-        method: [_cell(name, method, "plain", "class", ending) for ending in KINDS.values()]
-        for method in _methods(name)
+    rows = [
+        [shown, *(_cell(study_id, arm, "plain", "class", ending) for ending in KINDS.values())]
+        for study_id, arm, shown in [*default, *((name, arm, arm) for arm in _methods(name))]
+    ]
+    return table(["", *KINDS], [row for row in rows if any(row[1:])])
+
+
+def dictionary() -> str:
+    """Return linear-probe and kNN accuracy of the default encoder and of its controls."""
+    measures = {
+        "linear": "class",
+        "kNN": "class by neighbors",
+        "linear, wide": "class, wide",
+        "kNN, wide": "class by neighbors, wide",
     }
-    rows = [[method, *values] for method, values in cells.items() if any(values)]
-    return table(["", *KINDS], rows)
+    rows = [
+        [arm, size, *(_cell(study_id, arm, "plain", name, "") for name in measures.values())]
+        for size, study_id in (("5,000", "dictionary"), ("50,000", "dictionary-50000"))
+        for arm in _methods(study_id)
+    ]
+    return table(["", "images", *measures], [row for row in rows if any(row[2:])])
 
 
 def _methods(name: str) -> list[str]:

@@ -100,7 +100,7 @@ def test_every_command_takes_wide_features(
     probed = command.json("probe", encoder, data, "--train-data", data, *wide)
     assert probed["features"] == "wide"
     assert any("wide readout" in note for note in probed["notes"])
-    assert probed["tasks"]["y"]["floor"].keys() == {"pixels", "random", "majority"}
+    assert probed["tasks"]["y"]["floor"].keys() == {"pixels", "random", "dictionary", "majority"}
     command.text(
         *("classify", encoder, data, *wide, "--labels", run.parent / "labels.csv"),
         *("--out", "p.csv"),

@@ -35,7 +35,7 @@ from widefield.inference.features import FeatureExtractor
 from widefield.inference.splits import TrainTest
 from widefield.methods import CEILING
 from widefield.probes import extract, pixels
-from widefield.probes.features import image_batch
+from widefield.probes.features import DictionaryFeatures, image_batch
 from widefield.probes.floors import constant_outcomes, floors
 from widefield.probes.label_free import FeatureFunction
 from widefield.probes.outcome import MEASURES, Outcome
@@ -100,7 +100,7 @@ class Bounds:
     """Floors and ceiling of every encoder of one architecture, on one task."""
 
     floors: Mapping[str, Outcome]
-    """`pixels`, `random`, and `majority` or `mean` -> outcome of the probe."""
+    """`pixels`, `random`, `dictionary`, and `majority` or `mean` -> outcome of the probe."""
     ceiling: Outcome
     """Outcome of the probe for an encoder that was trained with the labels of the task."""
 
@@ -121,12 +121,19 @@ def graded_bounds(
     (task,) = grades[0].tasks
     mixture = _mixture([grade.train for grade in grades])
     untrained = list(_untrained_sources(extractor, mixture, num_seeds))
+    dictionary = _dictionary_source(mixture)
     ceiling = _ceiling(extractor, mixture, task, options)
     found = []
     for grade in grades:
         outcomes = partial(_outcomes, grade=grade, options=options)
         constant = constant_outcomes(grade.train, grade.test)
-        by_task = floors(outcomes, pixels=_PIXELS, untrained=untrained, constant=constant)
+        by_task = floors(
+            outcomes,
+            pixels=_PIXELS,
+            untrained=untrained,
+            dictionary=dictionary,
+            constant=constant,
+        )
         found.append(Bounds(floors=by_task[task], ceiling=outcomes(ceiling)[task]))
     return found
 
@@ -165,6 +172,14 @@ def _untrained_sources(
             # they take longer to probe.
             if seed == 0 and network.has_wide:
                 yield _Source("random", partial(_wide, network), [*key, "wide", digests])
+
+
+def _dictionary_source(dataset: Dataset) -> _Source:
+    """Return the features of a dictionary of patches of the data."""
+    module = functools.cache(lambda: DictionaryFeatures.of(dataset.inputs))
+    return _Source(
+        "dictionary", lambda images: _encode(module(), images), [dataset.digests().tolist()]
+    )
 
 
 def _pooled(network: Untrained, images: Inputs) -> Tensor:

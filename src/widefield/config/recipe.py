@@ -41,7 +41,7 @@ class Recipe(Settings):
     views: ViewSettings = field(default_factory=ViewSettings)
     """Augmentation policy: moderate, expert, none, ...; A+B applies A, then B. docs/views.md."""
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
-    """A timm model, resnet-tiny, alexnet, wide-resnet-34-5, conv1d, or your FILE.py:FUNCTION."""
+    """A timm model, dictionary-tiny, resnet-tiny, alexnet, conv1d, or your FILE.py:FUNCTION."""
     init: str | None = None
     """Initial weights: a run, a file of weights, timm:NAME, a model folder; docs/start.md."""
     init_lr_scale: Annotated[float | None, Gt(0)] = None

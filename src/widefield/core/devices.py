@@ -1,13 +1,26 @@
 """Modules and tensors on a device, and evaluation mode."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
 CPU = torch.device("cpu")
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """Return a context without autocast; devices without autocast, as `meta`, have none to leave.
+
+    Example:
+        >>> with torch.autocast("cpu", dtype=torch.bfloat16), full_precision(CPU):
+        ...     (torch.ones(1, 1) @ torch.ones(1, 1)).dtype
+        torch.float32
+    """
+    if torch.amp.is_autocast_available(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
 
 
 @contextmanager

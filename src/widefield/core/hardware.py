@@ -1,12 +1,18 @@
-"""Device, precision, memory and versions of this machine; `cpus.py` is loaded before torch."""
+"""Device, threads, precision, memory and versions of this machine.
+
+`cpus.py` is loaded before torch.
+"""
 
 import ctypes
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from widefield.core.cpus import cpu_name, usable_cpus
 from widefield.core.errors import option
@@ -26,6 +32,24 @@ def choose_device(wanted: str) -> torch.device:
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(wanted)
+
+
+@contextmanager
+def limited_threads(count: int) -> Iterator[None]:
+    """Let torch and every BLAS and OpenMP library compute with at most `count` threads.
+
+    Example:
+        >>> with limited_threads(1):
+        ...     torch.get_num_threads()
+        1
+    """
+    before = torch.get_num_threads()
+    with threadpool_limits(count):
+        torch.set_num_threads(count)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
 
 def choose_precision(wanted: str, device: torch.device) -> Precision:

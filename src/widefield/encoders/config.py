@@ -17,6 +17,7 @@ from widefield.core.types import Size, as_size
 from widefield.encoders.arguments import AFTER_BUILD, split_arguments
 from widefield.encoders.cifar import CIFAR_NETWORKS
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
+from widefield.encoders.dictionary_net import DICTIONARY_NETWORKS
 from widefield.encoders.names import is_own
 from widefield.encoders.own import known_digest
 from widefield.encoders.vision import TORCHVISION, check_vision
@@ -42,6 +43,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
 }
 """Variants of timm models: name -> arguments of `timm.create_model`."""
+
+LIBRARY_NETWORKS = (*CIFAR_NETWORKS, *SIGNAL_NETWORKS, *DICTIONARY_NETWORKS)
+"""Names of the networks of this library that timm does not build."""
 
 SOLO_LEARN_PADDING = 2
 """Padding of the small first layer in solo-learn's ResNets; here it is 1."""
@@ -79,6 +83,12 @@ class EncoderConfig(InputSpec):
         object.__setattr__(self, "image_size", as_size(self.image_size))
 
     @property
+    def input_size(self) -> Size:
+        """Height and width of the network's input: those of spectrograms for most of sounds."""
+        front_end = self.front_end
+        return self.image_size if front_end is None else (front_end.bands, front_end.frames)
+
+    @property
     def front_end(self) -> FrontEnd | None:
         """Spectrogram that is the network's input; None if it takes the examples themselves."""
         if self.rate is None or self.name in SIGNAL_NETWORKS:
@@ -108,7 +118,7 @@ def encoder_config(
             f"got mean={mean}, std={std}"
         )
     arguments, conv1 = None, None
-    if name in (*CIFAR_NETWORKS, *SIGNAL_NETWORKS) or name.startswith(TORCHVISION) or is_own(name):
+    if name in LIBRARY_NETWORKS or name.startswith(TORCHVISION) or is_own(name):
         _check_one_stem(name, stem, zero_init_last=zero_init_last)
         stem = "native"
     else:
@@ -194,7 +204,7 @@ def timm_name(name: str) -> str:
     """Return `name` if timm can build it."""
     if timm.is_model(name):
         return name
-    known = [*VARIANTS, *CIFAR_NETWORKS, *SIGNAL_NETWORKS, *timm.list_models()]
+    known = [*VARIANTS, *LIBRARY_NETWORKS, *timm.list_models()]
     check_name("encoder", name, known, list_command="timm.list_models()")
     return name
 

@@ -3,7 +3,7 @@
 Images lie in [0, 1]. An encoder of sounds takes waveforms, and makes spectrograms of them first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import timm
@@ -19,6 +19,7 @@ from widefield.encoders.arguments import set_after_build, split_arguments
 from widefield.encoders.cifar import CIFAR_NETWORKS
 from widefield.encoders.config import EncoderConfig, Stem, encoder_config
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
+from widefield.encoders.dictionary_net import DICTIONARY_NETWORKS, DictionaryNet
 from widefield.encoders.names import is_own
 from widefield.encoders.own import build_own
 from widefield.encoders.vision import TORCHVISION, vision_network
@@ -119,6 +120,19 @@ class Encoder(FeatureModule):
                 "both to one device"
             )
 
+    def fit(self, batches: Callable[[], Iterable[Tensor]], *, seed: int) -> None:
+        """Fit what the network takes from data before its training: its dictionary, if it has one.
+
+        Args:
+            batches: returns the same examples x[n, C, H, W] at each call.
+            seed: seed of the fit.
+
+        Raises:
+            ValueError: as `normalize`.
+        """
+        if isinstance(self.backbone, DictionaryNet):
+            self.backbone.fit(lambda: map(self.normalize, batches()), seed=seed)
+
     def forward(self, x: Tensor) -> Tensor:
         """Return pooled features h[B, D] of examples x[B, C, H, W]."""
         return self.backbone(self.normalize(x))
@@ -148,8 +162,9 @@ def build_encoder(
     """Build a randomly initialized encoder.
 
     Its name is that of a timm model, for vision transformers with arguments (`NAME,depth=2`),
-    `torchvision:NAME`, or of a network of this library: `resnet-tiny`, `alexnet` and
-    `wide-resnet-34-5`, the last two in their CIFAR forms, and `conv1d` for windows and waveforms.
+    `torchvision:NAME`, or of a network of this library: `resnet-tiny`, `dictionary-tiny` (which is
+    fitted to data by `Encoder.fit`), `alexnet` and `wide-resnet-34-5` in their CIFAR forms, and
+    `conv1d` for windows and waveforms.
     Networks of one's own have the names of `encoders/own.py`. Nothing is downloaded, and the global
     random state does not change.
 
@@ -199,9 +214,10 @@ def build_from_config(config: EncoderConfig) -> Encoder:
         name = config.name.removeprefix(TORCHVISION)
         return Encoder(config, vision_network(name, config.channels, config.image_size))
     if is_own(config.name):
-        front_end, size = config.front_end, config.image_size
-        seen = size if front_end is None else (front_end.bands, front_end.frames)
-        return Encoder(config, build_own(config.name, config.channels, seen))
+        return Encoder(config, build_own(config.name, config.channels, config.input_size))
+    if config.name in DICTIONARY_NETWORKS:
+        build = DICTIONARY_NETWORKS[config.name]
+        return Encoder(config, build(config.channels, config.input_size))
     if config.name in SIGNAL_NETWORKS:
         network = SIGNAL_NETWORKS[config.name](config.channels, config.image_size[1])
         return Encoder(config, network)

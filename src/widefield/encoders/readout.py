@@ -20,19 +20,25 @@ from torch import Tensor, nn
 
 from widefield.core.files import write_atomically
 from widefield.core.form import Form
+from widefield.core.rng import seeded
+from widefield.encoders.dictionary import PatchDictionary, cell_roots
 from widefield.encoders.encoder import Encoder, FeatureModule
-from widefield.encoders.patches import filter_shape, grid_means, patch_features
+from widefield.encoders.grid import filter_shape, grid_means, patch_features
 from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
 from widefield.encoders.weights.files import READOUT_FILE, check_weights
 from widefield.encoders.wrappers import FeatureMap, Projected
 
+DICTIONARY = "dictionary"
+"""Name of the source that is a dictionary of patches of the input."""
 PATCH_FILTERS = "patches"
-"""Name of the source of random filters of the input."""
+"""Name of its predecessor, random filters of the input, in files of older versions."""
+OF_INPUT = (DICTIONARY, PATCH_FILTERS)
+"""Sources that a readout computes from the features of the input."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A stage or `patches`, averaged over a grid of at most `side` x `side` positions."""
+    """A stage or `dictionary`, averaged over a grid of at most `side` x `side` positions."""
 
     stage: str
     side: int
@@ -71,8 +77,9 @@ class ReadoutConfig:
         """Check values that may come from a file."""
         stages = [source.stage for source in self.sources]
         assert len(set(stages)) == len(stages), "a stage has one grid"
-        assert (PATCH_FILTERS in stages) == (self.filtered is not None)
-        assert PATCH_FILTERS not in stages or stages[-2:] == [INPUT, PATCH_FILTERS]
+        of_input = [name for name in stages if name in OF_INPUT]
+        assert bool(of_input) == (self.filtered is not None)
+        assert not of_input or stages[-2:] == [INPUT, *of_input]
 
     @property
     def form(self) -> Form:
@@ -113,7 +120,13 @@ class Readout(nn.Module):
             key = buffer_name(name)
             self.register_buffer(f"{key}_mean", torch.zeros(size))
             self.register_buffer(f"{key}_directions", torch.zeros(size, source.width))
-        if config.filtered is not None:
+        if config.filtered is None:
+            return
+        if config.sources[-1].stage == DICTIONARY:
+            channels, height, width = config.filtered
+            with seeded(0):  # its random filters are replaced
+                self.dictionary = PatchDictionary(channels, (height, width))
+        else:
             shape = filter_shape(config.filtered)
             self.register_buffer("filters", torch.zeros(shape))
             self.register_buffer("offset", torch.zeros(shape[0]))
@@ -131,8 +144,8 @@ class Readout(nn.Module):
     def forward(self, h: Tensor, sources: Sequence[Tensor]) -> Tensor:
         """Return the output of features h[B, D] and those of each source [B, K g g'], in float32.
 
-        Those of `patches` may be left out. Scaling by small deviations would amplify the rounding
-        of fewer bits.
+        Those of `dictionary` may be left out. Scaling by small deviations would amplify the
+        rounding of fewer bits.
 
         Raises:
             ValueError: features of other widths than the readout was fitted on.
@@ -141,7 +154,7 @@ class Readout(nn.Module):
         if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
             with torch.autocast(device, enabled=False):
                 return self.forward(h, sources)
-        sources = self.with_patches([s.float() for s in sources])
+        sources = self.with_dictionary([s.float() for s in sources])
         means = [self.get_buffer(f"{buffer_name(name)}_mean").float() for name in self.config.names]
         fitted, given = ([x.shape[-1] for x in xs] for xs in ((self.mean, *means), (h, *sources)))
         if fitted != given:
@@ -155,15 +168,17 @@ class Readout(nn.Module):
             parts.append(torch.addmm(-(mean @ directions), s, directions))  # (s - mean) directions
         return torch.cat(parts, dim=1)
 
-    def with_patches(self, sources: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Return the features of all sources: those of `patches` follow from those of the input."""
+    def with_dictionary(self, sources: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return the features of all sources: those of `dictionary` follow from the input's."""
         shape, last = self.config.filtered, self.config.sources[-1]
         if shape is None or len(sources) == len(self.config.sources):
             return sources
         if sources[-1].shape[1] != math.prod(shape):
             return sources  # `forward` refuses them
-        filters, offset = (self.get_buffer(name).float() for name in ("filters", "offset"))
         x = sources[-1].reshape(-1, *shape)
+        if last.stage == DICTIONARY:
+            return [*sources, cell_roots(self.dictionary(x))]
+        filters, offset = (self.get_buffer(name).float() for name in ("filters", "offset"))
         return [*sources, patch_features(x, filters, offset, last.side)]
 
     def directions(self, name: str) -> Tensor:
@@ -224,8 +239,8 @@ def source_features(
 ) -> tuple[Tensor, list[Tensor]]:
     """Return h [B, D] and the features [B, K g g'] of each source, of images x[B, C, H, W].
 
-    Those of `patches` are left out: a readout computes them. `stages` are those of `find_stages`,
-    if they are known.
+    Those of `dictionary` are left out: a readout computes them. `stages` are those of
+    `find_stages`, if they are known.
     """
     stages = _needed(stages or find_stages(encoder, x[:2]), sources)
     known = {source.stage: source for source in sources}
@@ -234,13 +249,13 @@ def source_features(
         return known[name].features(x) if name in known else x[:0]
 
     h, features = forward_with_maps(encoder, x, stages, averaged)
-    return h.float(), [features[name].float() for name in known if name != PATCH_FILTERS]
+    return h.float(), [features[name].float() for name in known if name not in OF_INPUT]
 
 
 def _needed(stages: Sequence[EncoderStage], sources: Sequence[Source]) -> tuple[EncoderStage, ...]:
     """Return the stages that the sources are maps of."""
     known = {stage.name: stage for stage in stages}
-    names = dict.fromkeys(source.stage for source in sources if source.stage != PATCH_FILTERS)
+    names = dict.fromkeys(source.stage for source in sources if source.stage not in OF_INPUT)
     for name in names:
         if name not in known:
             raise ValueError(

@@ -1,7 +1,8 @@
 """The directions of the wide readout, fitted on examples without labels.
 
 Sources s_1, s_2, ... are maps of stages and of the input, averaged over a grid, flattened and
-standardized; the last one has random filters of the input (`encoders/patches.py`). In this order,
+standardized; the last one is a dictionary of patches of the input (`encoders/dictionary.py`). In
+this order,
 with o the output so far (at first h, standardized):
 
     B = argmin_B E |s - B o|^2                  least squares
@@ -22,9 +23,11 @@ import torch
 from torch import Tensor, nn
 
 from widefield.core.devices import eval_mode
-from widefield.encoders.patches import fit_patch_filters, grid_of, patch_features
+from widefield.core.rng import seeded
+from widefield.encoders.dictionary import CELLS, PatchDictionary, cell_roots
+from widefield.encoders.grid import grid_of
 from widefield.encoders.readout import (
-    PATCH_FILTERS,
+    DICTIONARY,
     Readout,
     ReadoutConfig,
     Source,
@@ -40,7 +43,7 @@ EXTRA = 384
 """Maximum number of directions beside h by default."""
 _DIM = 512
 """Maximum width of the output by default, unless twice the width of h is larger."""
-# Two stages, the input and its patches; the study readout-sources compares other choices.
+# Two stages, the input and its dictionary; the study readout-sources compares other choices.
 _SOURCES = 4
 """Largest number of sources by default; each has a direction or more."""
 # Chosen by hand: 4,096 features of 5,000 examples are 82 MB.
@@ -91,11 +94,12 @@ def fit_readout(
     if not (h.isfinite().all() and all(s.isfinite().all() for s in features)):
         raise ValueError("the features of the encoder contain NaN or infinity: train it again")
     x = features[-1].reshape(-1, *grid)
-    filters, offset = fit_patch_filters(x)
-    parts = (
-        patch_features(part, filters, offset, sources[-1].side) for part in torch.split(x, _BATCH)
-    )
-    features.append(torch.cat(list(parts)))
+    channels, height, width = grid
+    with seeded(0):
+        dictionary = PatchDictionary(channels, (height, width)).to(x.device)
+    dictionary.fit(torch.split(x, _BATCH), seed=0)
+    parts = [cell_roots(dictionary(part)) for part in torch.split(x, _BATCH)]
+    features.append(torch.cat(parts))
     mean, scale = h.mean(0), inverse_deviation(h.std(0))
     output = (h - mean) * scale
     kept, means, directions = [], [], []
@@ -126,7 +130,8 @@ def fit_readout(
             f"dim is {dim}, and {len(h)} examples of this encoder have {readout.dim} such features "
             "or fewer: give at most as many, or more examples"
         )
-    buffers = {"mean": mean, "scale": scale, "filters": filters, "offset": offset}
+    buffers = {"mean": mean, "scale": scale}
+    buffers |= {f"dictionary.{key}": value for key, value in dictionary.state_dict().items()}
     for name, center, direction in zip(config.names, means, directions, strict=True):
         buffers |= {
             f"{buffer_name(name)}_mean": center,
@@ -139,18 +144,18 @@ def fit_readout(
 def default_sources(stages: Sequence[str], extra: int = EXTRA) -> tuple[Source, ...]:
     """Return the sources of an encoder with these stages, in the order in which they are fitted.
 
-    These are the two stages before the last one, backwards, then the input and its patches, in
-    place of still earlier stages. Each has the same number of directions, up to rounding.
+    These are the two stages before the last one, backwards, then the input and its dictionary,
+    in place of still earlier stages. Each has the same number of directions, up to rounding.
 
     Example:
         >>> sources = default_sources(["input", "stem", "s1", "s2", "s3", "s4"])
         >>> [(source.stage, source.side, source.width) for source in sources]
-        [('s3', 4, 96), ('s2', 4, 96), ('input', 32, 96), ('patches', 4, 96)]
+        [('s3', 4, 96), ('s2', 4, 96), ('input', 32, 96), ('dictionary', 3, 96)]
     """
-    # The last stage is what pooling takes its mean of. Patches in place of still earlier stages
-    # raise the accuracy of the class by up to eight points (study readout-sources).
+    # The last stage is what pooling takes its mean of. Local features in place of still earlier
+    # stages raise the accuracy of the class by up to eight points (study readout-sources).
     inner = [name for name in stages if name != INPUT and "." not in name]
-    sides = {**dict.fromkeys(reversed(inner[-3:-1] or inner), 4), INPUT: 32, PATCH_FILTERS: 4}
+    sides = {**dict.fromkeys(reversed(inner[-3:-1] or inner), 4), INPUT: 32, DICTIONARY: CELLS}
     width, rest = divmod(extra, len(sides))
     return tuple(
         Source(stage=name, side=side, width=width + (i < rest))
@@ -226,7 +231,7 @@ def _extra(dim: int | None, pooled: int) -> int:
 def _fitting(source: Source, maps: Mapping[str, Tensor]) -> Source:
     """Return the source with the finest grid of at most `_LARGEST_SOURCE` features."""
     side = source.side
-    if source.stage == PATCH_FILTERS:
+    if source.stage == DICTIONARY:
         return source
     while side > 1 and maps[source.stage].shape[1] * side**2 > _LARGEST_SOURCE:
         side //= 2

@@ -32,7 +32,7 @@ class EncoderSettings(Settings):
     """
 
     name: str = "auto"
-    """A timm model, resnet-tiny, alexnet, wide-resnet-34-5, conv1d, or your FILE.py:FUNCTION."""
+    """A timm model, dictionary-tiny, resnet-tiny, alexnet, conv1d, or your FILE.py:FUNCTION."""
     stem: Stem = "auto"
     """Small first layers, or timm's native ones; auto is small up to 64 pixels, cifar up to 32."""
     zero_init_last: bool = True
@@ -75,13 +75,13 @@ class EncoderSettings(Settings):
     def resolved(self, device: torch.device, kind: Kind = "images") -> Self:
         """Return the settings with `auto` replaced, for examples of this kind.
 
-        Windows get conv1d, others resnet18 on a GPU and resnet-tiny on a CPU.
+        Windows get conv1d, others resnet18 on a GPU and dictionary-tiny on a CPU.
         """
         if self.name != "auto":
             return self
         if kind == "windows":
             return replace(self, name="conv1d")
-        return replace(self, name="resnet18" if device.type == "cuda" else "resnet-tiny")
+        return replace(self, name="resnet18" if device.type == "cuda" else "dictionary-tiny")
 
     def width(self, inputs: InputSpec = COLOR_32) -> int:
         """Return D, the width of the features, without drawing any weights.
@@ -103,7 +103,7 @@ class EncoderSettings(Settings):
         if self.name == "auto":
             raise ValueError(
                 "the encoder 'auto' depends on the device: call resolved(device) first, or name "
-                "one, such as 'resnet-tiny'"
+                "one, such as 'dictionary-tiny'"
             )
         stem, zero_init_last = self.stem, self.zero_init_last
         config = encoder_config(self.name, inputs, stem=stem, zero_init_last=zero_init_last)

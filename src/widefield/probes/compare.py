@@ -1,6 +1,6 @@
 """Comparison of an encoder with a baseline; see `comparison.py`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -17,7 +17,7 @@ from widefield.metrics.collapse import health
 from widefield.probes.comparison import Baseline, Comparison
 from widefield.probes.cross_fit import ClassIds, cross_fit
 from widefield.probes.explained import Explained, explained
-from widefield.probes.features import extract, pixels
+from widefield.probes.features import DictionaryFeatures, extract, pixels
 from widefield.probes.floors import best
 from widefield.probes.folds import GroupIds
 from widefield.probes.label_free import (
@@ -104,13 +104,13 @@ def compare(
         planted = _differences(*fits, seed=seed)
     score = partial(cross_fit, labels=labels or {}, groups=groups, seed=seed)
     (old, old_votes), (new, new_votes) = map(score, h)
-    best_old, best_new, pixel_scores = old, new, dict[str, Outcome]()
+    best_old, best_new, floors = old, new, dict[str, dict[str, Outcome]]()
     if baseline == "untrained" and new:
         best_old, best_new = (
             best([first, *(score(features(images))[0] for features in more)])
             for first, more in zip((old, new), others, strict=True)
         )
-        pixel_scores = score(pixels(images))[0]
+        floors = {name: score(x)[0] for name, x in _floor_features(images)}
     linear = _differences(best_old, best_new, seed=seed)
     knn = _differences(old_votes, new_votes, seed=seed)
     states = health(h[0]), health(h[1])
@@ -134,13 +134,20 @@ def compare(
         linear=linear,
         knn=knn,
         pooled={task: outcome.value for task, outcome in new.items()},
-        pixels=_differences(pixel_scores, best_new, seed=seed),
+        pixels=_differences(floors.get("pixels", {}), best_new, seed=seed),
+        dictionary=_differences(floors.get("dictionary", {}), best_new, seed=seed),
         pixels_consistency=of_pixels,
         linear_interval={task: outcome.interval for task, outcome in best_new.items()},
         groups=None if groups is None else len(np.unique(groups)),
         kind=kind,
         copies=_copies(h[1], images, labels, new, seed) if new and groups is None else None,
     )
+
+
+def _floor_features(images: Images) -> Iterator[tuple[str, Tensor]]:
+    """Yield the features of each floor that needs no encoder."""
+    yield "pixels", pixels(images)
+    yield "dictionary", extract(DictionaryFeatures.of(images), images)
 
 
 def _judge(

@@ -18,7 +18,7 @@ from widefield.probes.explained import Explained
 from widefield.probes.paired import PairedDifference, percent
 from widefield.probes.verdicts import ComparisonVerdict
 
-_FORMAT = 3
+_FORMAT = 4
 Baseline = Literal["untrained", "initial", "other"]
 NAMES = {
     "neighbor_consistency": "neighbor consistency under augmentation",
@@ -65,6 +65,8 @@ class Comparison:
     pixels: Mapping[str, PairedDifference]
     """Task -> linear-probe accuracy from raw pixels to the encoder; empty against the initial
     encoder."""
+    dictionary: Mapping[str, PairedDifference]
+    """Task -> linear-probe accuracy from a dictionary of patches to the encoder, likewise."""
     pixels_consistency: float | None
     """Neighbor consistency of raw pixels; None against the initial encoder."""
     linear_interval: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -103,6 +105,7 @@ class Comparison:
         score = self.linear[task]
         parts = [_points(score, name)]
         if task in self.pixels:
+            parts.append(_points(self.dictionary[task], "a dictionary of patches"))
             parts.append(_points(self.pixels[task], "raw pixels"))
         return f"linear probe on {task} {percent(score.after)}: {', '.join(parts)}"
 
@@ -134,7 +137,11 @@ class Comparison:
 
     def _linear_line(self, task: str) -> str:
         raw = "raw pixels" if self.kind == "images" else "raw spectrogram"
-        floors = {"untrained": self.linear[task], raw: self.pixels[task]}
+        floors = {
+            "untrained": self.linear[task],
+            "dictionary": self.dictionary[task],
+            raw: self.pixels[task],
+        }
         values = ", ".join(f"{name} {percent(score.before)}" for name, score in floors.items())
         best, pooled = percent(self.linear[task].after), percent(self.pooled[task])
         ours = best if best == pooled else f"{best} (pooled {pooled})"

@@ -9,21 +9,30 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from widefield.core.devices import device_of, eval_mode, on_device, to_device
+from widefield.core.devices import CPU, device_of, eval_mode, on_device, to_device
 from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.logmel import FrontEnd, LogMel
+from widefield.core.rng import seeded
 from widefield.core.types import (
     STORED,
     Inputs,
     Precision,
     ProgressCallback,
     Segmented,
+    Size,
     to_floats,
 )
+from widefield.data.select import spread_rows
+from widefield.encoders.dictionary import CellFeatures, PatchDictionary
 
 _BATCH = 512
 _CPU_BATCH = 128
 """Maps of larger batches exceed the cache of a CPU."""
+# The default width of wide features.
+_DICTIONARY_WIDTH = 512
+# Chosen by hand, as for the wide features of an untrained encoder.
+_DICTIONARY_EXAMPLES = 2000
+_DICTIONARY_BATCH = 50
 
 
 def extract(
@@ -180,6 +189,54 @@ class Pixels(nn.Module):
 
 FLOOR_RATE = 16_000
 """Sampling rate of the spectrograms of sounds, Hz."""
+
+
+class DictionaryFeatures(nn.Module):
+    """Features of a dictionary of patches of the data: x[B, C, H, W] -> k[B, 512], a baseline.
+
+    It is what an encoder would get without a network or training, in seconds: see
+    `encoders/dictionary.py`. Sounds are represented by their spectrogram, as by `Pixels`.
+    """
+
+    def __init__(self, channels: int, size: Size, spectrogram: LogMel | None = None) -> None:
+        super().__init__()
+        self.spectrogram = spectrogram
+        self.norm = nn.BatchNorm2d(channels, affine=False, momentum=None)
+        self.dictionary = PatchDictionary(channels, size)
+        self.cells = CellFeatures(_DICTIONARY_WIDTH)
+
+    @classmethod
+    def of(cls, images: Inputs, *, seed: int = 0) -> "DictionaryFeatures":
+        """Return the module, fitted on up to 2,000 examples that are spread over `images`.
+
+        Example:
+            >>> images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
+            >>> extract(DictionaryFeatures.of(images), images).shape
+            torch.Size([40, 512])
+        """
+        images = images.images if isinstance(images, Segmented) else images
+        sample = images[spread_rows(len(images), _DICTIONARY_EXAMPLES)]
+        spectrogram = Pixels.of(sample).spectrogram
+
+        def inputs() -> Iterator[Tensor]:
+            for x in batches(sample, _DICTIONARY_BATCH, CPU):
+                yield x if spectrogram is None else spectrogram(x)
+
+        channels, height, width = next(inputs()).shape[1:]
+        with seeded(seed):
+            result = cls(channels, (height, width), spectrogram)
+        for x in inputs():
+            result.norm(x)
+        result.eval()
+        result.dictionary.fit(map(result.norm, inputs()), seed=seed)
+        result.cells.fit(result.dictionary(result.norm(x)) for x in inputs())
+        return result
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the features in float32."""
+        x = x if self.spectrogram is None else self.spectrogram(x)
+        features: Tensor = self.cells(self.dictionary(self.norm(x)))
+        return features
 
 
 def batches(

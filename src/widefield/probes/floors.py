@@ -12,6 +12,7 @@ from widefield.probes.score import Labeled, split_groups
 FLOORS = {
     "pixels": "raw pixels",
     "random": "an untrained encoder",
+    "dictionary": "a dictionary of patches",
     "majority": "the commonest class",
     "mean": "the mean prediction",
 }
@@ -38,7 +39,12 @@ def best(outcomes: Iterable[TaskOutcomes]) -> dict[str, Outcome]:
 
 
 def floors(
-    score: Callable[[E], TaskOutcomes], *, pixels: E, untrained: Iterable[E], constant: TaskOutcomes
+    score: Callable[[E], TaskOutcomes],
+    *,
+    pixels: E,
+    untrained: Iterable[E],
+    dictionary: E,
+    constant: TaskOutcomes,
 ) -> dict[str, dict[str, Outcome]]:
     """Return task -> floor -> outcome.
 
@@ -47,19 +53,27 @@ def floors(
         pixels: raw pixels in place of an encoder.
         untrained: the untrained encoders, such as those of `untrained_floor`; the best counts, task
             by task.
+        dictionary: features of a dictionary of patches, such as `DictionaryFeatures`.
         constant: outcomes of constant predictions.
 
     Example:
         >>> share = lambda part: {"class": Outcome(values=np.arange(10) < 10 * part)}
-        >>> found = floors(share, pixels=0.2, untrained=[0.1, 0.3], constant=share(0.1))
+        >>> found = floors(
+        ...     share, pixels=0.2, untrained=[0.1, 0.3], dictionary=0.4, constant=share(0.1)
+        ... )
         >>> {name: floor.value for name, floor in found["class"].items()}
-        {'pixels': 0.2, 'random': 0.3, 'majority': 0.1}
+        {'pixels': 0.2, 'random': 0.3, 'dictionary': 0.4, 'majority': 0.1}
     """
-    of_pixels, of_untrained = score(pixels), best(map(score, untrained))
+    of_pixels, of_untrained, of_dictionary = (
+        score(pixels),
+        best(map(score, untrained)),
+        score(dictionary),
+    )
     return {
         task: {
             "pixels": of_pixels[task],
             "random": of_untrained[task],
+            "dictionary": of_dictionary[task],
             "majority" if outcome.measure == "accuracy" else "mean": outcome,
         }
         for task, outcome in constant.items()

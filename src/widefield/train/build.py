@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from widefield.config.defaults import with_balance
 from widefield.config.recipe import Recipe
-from widefield.core.devices import eval_mode
+from widefield.core.devices import CPU, eval_mode
 from widefield.core.errors import option
 from widefield.core.form import InputSpec
 from widefield.core.hardware import check_memory, choose_precision
@@ -24,6 +24,7 @@ from widefield.encoders import SIGNAL_NETWORKS, Encoder
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.retention import Retention
 from widefield.methods.target import target_networks
+from widefield.probes.features import batches
 from widefield.train.adversary import build_adversary
 from widefield.train.conv_bf16_workaround import zero_padding_gradients
 from widefield.train.manifest import Growth
@@ -35,6 +36,12 @@ from widefield.views.base import Augmentation
 
 # Between the seeds of two ranks: a prime above the steps of most runs, which `rank_seed` adds.
 _SEED_STRIDE = 1_000_003
+# Chosen by hand: 30 patches of each, and enough for 64 directions.
+_FITTED_ON = 2000
+"""Largest number of examples that an encoder is fitted on before its training."""
+# 128 MB: 850 color images of 224 pixels.
+_FITTED_BYTES = 2**27
+_FITTED_BATCH = 50
 # For the learning rate of a step, temporary tensors included.
 _STEP_BYTES = 32
 
@@ -235,6 +242,17 @@ def build_run_encoder(recipe: Recipe, data: DataInfo, device: torch.device) -> E
         mean, std = data.spectrogram
         data = replace(data, mean=mean, std=std)
     return settings.build(data, seed=recipe.seed)
+
+
+def fit_encoder(encoder: Encoder, dataset: Dataset, *, seed: int) -> None:
+    """Fit what a new encoder takes from data, on examples that are spread over all of `dataset`.
+
+    Raises:
+        ValueError: as `Encoder.fit`.
+    """
+    most = min(_FITTED_ON, max(1, _FITTED_BYTES // dataset.images[:1].nbytes))
+    images = dataset.subset(dataset.spread_rows(most)).first_read().images
+    encoder.fit(lambda: batches(images, _FITTED_BATCH, CPU), seed=seed)
 
 
 def run_rates(recipe: Recipe, examples: int, growth: Growth | None = None) -> Tensor:

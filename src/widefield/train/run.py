@@ -23,7 +23,14 @@ from widefield.probes.monitor import Monitor
 from widefield.probes.wide import fit_on_dataset
 from widefield.report.tables import ResultTable, TabularResult
 from widefield.train.adversary import adversary_log
-from widefield.train.build import DataInfo, build, check_view_policy, warmup_epochs
+from widefield.train.build import (
+    DataInfo,
+    build,
+    build_run_encoder,
+    check_view_policy,
+    fit_encoder,
+    warmup_epochs,
+)
 from widefield.train.checkpoint import save_sharded
 from widefield.train.distributed import DistributedContext
 from widefield.train.interrupt import Stop, StopRequest
@@ -150,11 +157,17 @@ class PretrainRun:
             first=len(dataset), warmup_epochs=warmup_epochs(recipe)
         )
         device, shard = ranks.compute.device, ranks.shard
+        info = DataInfo.of(dataset, prepared.growth)
+        encoder = copy.deepcopy(prepared.initial)
+        if encoder is None:
+            encoder = build_run_encoder(recipe, info, device)
+            if not prepared.has_checkpoint:
+                fit_encoder(encoder, dataset.subset(slice(self.growth.first)), seed=recipe.seed)
         self.state = build(
             recipe,
-            DataInfo.of(dataset, prepared.growth),
+            info,
             device=device,
-            encoder=copy.deepcopy(prepared.initial),
+            encoder=encoder,
             shard=shard,
             folder=folder.rows_folder,
             targets=folder.targets(len(dataset)),
@@ -324,6 +337,7 @@ class PretrainRun:
 
         The encoder of the last epoch, which is among the checkpoints, stays there.
         """
+        self.print_line("measuring: the comparison with its floors, and wide features")
         self.monitor.compare()
         if self.monitor.comparison is not None:
             self.monitor.comparison.write(self.folder.path / "comparison.json")

@@ -3,31 +3,9 @@
 The number can change the last bits of sums, so a run keeps the one that it began with.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
-from threadpoolctl import threadpool_limits
 
 from widefield.core.cpus import usable_cpus
-
-
-@contextmanager
-def limited_threads(count: int) -> Iterator[None]:
-    """Let torch and every BLAS and OpenMP library compute with at most `count` threads.
-
-    Example:
-        >>> with limited_threads(1):
-        ...     torch.get_num_threads()
-        1
-    """
-    before = torch.get_num_threads()
-    with threadpool_limits(count):
-        torch.set_num_threads(count)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
 
 
 def check_threads(threads: int | None) -> None:

@@ -37,7 +37,7 @@ from widefield.report import write_page
 from widefield.workflows.classify_labels import ClassTask, LabelTask, label_task_of
 from widefield.workflows.classify_page import classify_page
 from widefield.workflows.classify_result import PREDICTION_FORMATS, Classification, calibration
-from widefield.workflows.probe_scores import untrained_readouts
+from widefield.workflows.probe_scores import dictionary_extractor, untrained_readouts
 
 _TASK = "label"
 # Chosen by hand.
@@ -243,6 +243,8 @@ def _floors(
     is_pixels = extractor.encoder is None and extractor.architecture is None
     if not is_pixels and len(labeled_rows) <= _MAX_LABELS:
         floors[_RAW[labeled.kind]] = outcome_of(pixels(labeled.inputs))[_TASK]
+        dictionary = dictionary_extractor(dataset).features(labeled.inputs)
+        floors["a dictionary of patches"] = outcome_of(dictionary.cpu())[_TASK]
         if extractor.architecture is None:
             floors["the untrained network"] = best(
                 outcome_of(readout.features(labeled.inputs).cpu(), readout.pooled)

@@ -59,7 +59,14 @@ MOTION_PRESET = Preset(
     ceiling={"views": "gentle", "batch_size": 64, "lr": 2e-3, "epochs": 8},
     example_data="my-windows.npz",
 )
-COLUMNS = ("pixels", "random encoder", DEFAULT_METHOD, CEILING)
+FLOORS_SHOWN = {
+    "pixels": "pixels",
+    "random": "untrained",
+    "dictionary": "dictionary",
+}
+"""Floor -> its column."""
+POOLED, WIDE = f"{DEFAULT_METHOD}, pooled", f"{DEFAULT_METHOD}, wide"
+COLUMNS = (*FLOORS_SHOWN.values(), POOLED, WIDE, CEILING)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -161,7 +168,7 @@ def demo(
                 for task, row in table.items()
                 for column, s in row.items()
             },
-            focus=DEFAULT_METHOD,
+            focus=WIDE,
         ),
         next_steps=(
             f"`widefield pretrain {preset.example_data} --out run` does the same on your data",
@@ -194,30 +201,32 @@ def _preset(*, audio: bool, windows: bool, data: str | Path | None) -> Preset:
 
 
 def summarize(table: dict[str, dict[str, Outcome]]) -> str:
-    """Return on which tasks the interval of the default method is above both floors.
+    """Return on which tasks the interval of wide features is above those of all floors.
 
     `table` is task -> column of `COLUMNS` -> score.
     """
     learned = [
         task
         for task, row in table.items()
-        if row[DEFAULT_METHOD].interval[0] > max(row[column].interval[1] for column in COLUMNS[:2])
+        if row[WIDE].interval[0] > max(row[column].interval[1] for column in FLOORS_SHOWN.values())
     ]
     others = [task for task in table if task not in learned]
-    text = f"Without labels, {DEFAULT_METHOD} is better than both floors on "
-    text += " and ".join(learned) or "no task"
-    return f"{text}; not on {' and '.join(others)}." if others else f"{text}."
+    floors = "raw pixels, an untrained network and a dictionary of patches"
+    if not learned:
+        return f"No task is predicted significantly better than by the best of {floors}."
+    text = f"Trained without labels, the encoder predicts {' and '.join(learned)} better than "
+    text += f"{floors} do"
+    return f"{text}; not {' and '.join(others)}." if others else f"{text}."
 
 
 def _table(trained: ProbeReport, supervised: ProbeReport) -> dict[str, dict[str, Outcome]]:
     # Classes are of equal size, so the majority class is not a useful floor.
     return {
-        task: dict(
-            zip(
-                COLUMNS,
-                (row.floor["pixels"], row.floor["random"], row.score, supervised.tasks[task].score),
-                strict=True,
-            )
-        )
+        task: {
+            **{column: row.floor[floor] for floor, column in FLOORS_SHOWN.items()},
+            POOLED: row.score,
+            WIDE: row.wide or row.score,  # encoders without stages have pooled features alone
+            CEILING: supervised.tasks[task].score,
+        }
         for task, row in trained.tasks.items()
     }

@@ -16,6 +16,7 @@ from rich.console import Console
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
 from widefield.core.errors import input_errors, option
+from widefield.core.hardware import limited_threads
 from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import Batch, OnNote, Part
 from widefield.data import open_dataset, steps_per_epoch
@@ -24,7 +25,7 @@ from widefield.inference.features import send_notes
 from widefield.train.run import Prepared, PretrainRun
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import TrainStep, set_learning_rate
-from widefield.train.threads import check_threads, limited_threads
+from widefield.train.threads import check_threads
 from widefield.workflows.plan_examples import plan_examples
 from widefield.workflows.planned import (
     Plan,

@@ -12,7 +12,7 @@ import torch
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
 from widefield.core.errors import input_errors
-from widefield.core.hardware import choose_device, machine
+from widefield.core.hardware import choose_device, limited_threads, machine
 from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import OnNote
 from widefield.data import absolute
@@ -25,7 +25,6 @@ from widefield.train.progress import LoggerName, check_logger, print_line
 from widefield.train.resume import restore
 from widefield.train.run import Prepared, Pretrained, PretrainRun
 from widefield.train.run_dir import FORMAT, RunFolder
-from widefield.train.threads import limited_threads
 from widefield.version import __version__
 from widefield.workflows.resume import resume as resume_run
 from widefield.workflows.run_page import write_run_page
@@ -138,8 +137,7 @@ def pretrain(
             if ranks.is_rank_zero and not resume and not (run and run.state.step):
                 folder.remove_incomplete()  # ended before its first step: `out` can be reused
             raise
-    # A signal that stopped the run is for the caller too, once everything is saved.
-    run.request.send_signal(run.stopped_by or run.request.signal)
+    run.request.send_signal(run.stopped_by or run.request.signal)  # which is for the caller too
     return done
 
 

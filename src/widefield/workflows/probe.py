@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
 from widefield.core.errors import input_errors, option
 from widefield.core.shared_arguments import describe_arguments
@@ -26,6 +27,8 @@ from widefield.inference.splits import (
     test_source,
     training_data,
 )
+from widefield.probes.floors import FLOORS
+from widefield.train.progress import print_line
 from widefield.workflows.probe_report import ProbedTask, ProbeReport
 from widefield.workflows.probe_scores import score_floors, score_readouts, wide_of
 
@@ -94,6 +97,9 @@ def probe(
     extractor = extractor.ready(train, notes=notes, on_note=on_note, quiet=quiet)
     wide = wide_of(extractor, train) if floors else None
     outcomes, wide_outcomes = score_readouts((extractor, wide), sets, seed)
+    if floors:
+        console = Console(stderr=True, quiet=quiet)
+        print_line(console, f"scoring the floors: {', '.join(FLOORS.values())}")
     floor = score_floors(extractor, sets, seed) if floors else {}
     return ProbeReport(
         encoder=extractor.name,

@@ -11,6 +11,7 @@ from widefield.data import Dataset
 from widefield.encoders import Wide
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.splits import TrainTest
+from widefield.probes.features import DictionaryFeatures
 from widefield.probes.floors import best, constant_outcomes, floors
 from widefield.probes.outcome import Outcome
 from widefield.probes.score import score
@@ -36,6 +37,11 @@ def untrained_readouts(extractor: FeatureExtractor, train: Dataset) -> Iterator[
         yield pooled, None if network.wide is None else replace(pooled, encoder=network.wide)
 
 
+def dictionary_extractor(train: Dataset) -> FeatureExtractor:
+    """Return the extractor of a dictionary of patches of the training examples."""
+    return FeatureExtractor(name="dictionary", encoder=DictionaryFeatures.of(train.inputs))
+
+
 def score_floors(
     extractor: FeatureExtractor, data: TrainTest, seed: int
 ) -> dict[str, dict[str, Outcome]]:
@@ -48,6 +54,7 @@ def score_floors(
         better,
         pixels=(FeatureExtractor(name="pixels"), None),
         untrained=untrained_readouts(extractor, data.train),
+        dictionary=(dictionary_extractor(data.train), None),
         constant=constant_outcomes(data.train, data.test),
     )
 

@@ -110,7 +110,7 @@ def test_modules_of_other_code_do_not_share_floors_and_ceilings(
         graded_bounds(open_encoder(module), [data], replace(OPTIONS, cache=tmp_path))
         return sorted(path.name.split("-")[0] for path in tmp_path.iterdir())
 
-    one = ["ceiling", "pixels", "random"]
+    one = ["ceiling", "dictionary", "pixels", "random"]
     assert kept(Pooled(torch.sin)) == kept(Pooled(torch.sin)) == one
     assert kept(Pooled(torch.cos)) == sorted([*one, "ceiling", "random"])
 

@@ -67,7 +67,7 @@ def wide() -> Wide:
 def features_of(wide: Wide, x: Tensor) -> tuple[Tensor, list[Tensor]]:
     """Return the pooled features of images and those of all sources."""
     h, features = source_features(wide.encoder, x, wide.readout.config.sources)
-    return h, list(wide.readout.with_patches(features))
+    return h, list(wide.readout.with_dictionary(features))
 
 
 def test_directions_are_the_leading_eigenvectors_of_what_the_output_leaves_out(wide: Wide) -> None:
@@ -169,7 +169,7 @@ def test_a_place_that_pooling_hides_is_predicted_from_the_wide_readout_alone() -
     assert accuracy(torch.cat([h, random], dim=1)) < 0.6
 
 
-def test_a_place_of_either_sign_is_predicted_from_the_patches() -> None:
+def test_a_place_of_either_sign_is_predicted_from_the_dictionary() -> None:
     """A square is lighter or darker than the image, so that no linear map of pixels has its place.
 
     The stage of the encoder is linear too.
@@ -195,19 +195,19 @@ def test_a_place_of_either_sign_is_predicted_from_the_patches() -> None:
         return probe["place"].outcome.value
 
     assert accuracy(o) > 0.95
-    assert accuracy(o[:, :-width]) < 0.6  # the control: the same without the patches
+    assert accuracy(o[:, :-width]) < 0.6  # the control: the same without the dictionary
 
 
 def test_sources_of_a_transformer_are_patch_tokens_of_its_blocks() -> None:
     stages = ["input", "b3", "b3.class", "b6", "b6.class", "b9", "b9.class", "b12", "b12.class"]
     sources = [source.stage for source in default_sources(stages)]
-    assert sources == ["b9", "b6", "input", "patches"]
+    assert sources == ["b9", "b6", "input", "dictionary"]
 
 
 def test_wide_stages_have_a_coarser_grid() -> None:
     encoder = build_encoder("resnet18", seed=0)  # 256 channels in its third stage
     readout = fit_readout(encoder, [torch.rand(40, 3, 32, 32)], dim=520)
-    assert readout.config.names == ("s3@4", "s2@4", "input@32", "patches@4")
+    assert readout.config.names == ("s3@4", "s2@4", "input@32", "dictionary@3")
     assert Source(stage="s", side=4, width=1).features(torch.rand(2, 5, 3, 9)).shape == (2, 5 * 12)
     assert Source(stage="s", side=4, width=1).features(torch.rand(2, 5, 1, 9)).shape == (2, 45)
 
@@ -222,14 +222,13 @@ def test_a_readout_is_saved_and_loaded(wide: Wide, tmp_path: Path) -> None:
     assert load_readout(tmp_path / "nowhere") is None
 
 
-def test_a_readout_without_patches_is_loaded_too(wide: Wide, tmp_path: Path) -> None:
-    """As versions before patches wrote them."""
+def test_a_readout_of_maps_alone_is_loaded_too(wide: Wide, tmp_path: Path) -> None:
+    """As the first versions wrote them."""
     config = wide.readout.config
     values = {**asdict(config), "variance": config.variance[:-1]}
     values["sources"] = values["sources"][:-1]
     del values["filtered"]
-    dropped = ("filters", "offset", "patches_4_mean", "patches_4_directions")
-    weights = {k: v for k, v in wide.readout.state_dict().items() if k not in dropped}
+    weights = {k: v for k, v in wide.readout.state_dict().items() if "dictionary" not in k}
     save_file(weights, tmp_path / READOUT_FILE, metadata={"readout": json.dumps(values)})
     loaded = load_readout(tmp_path)
     assert loaded is not None

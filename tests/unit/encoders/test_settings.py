@@ -78,7 +78,7 @@ def test_a_function_that_builds_refuses_an_unknown_stem() -> None:
 
 def test_auto_becomes_what_the_device_can_train() -> None:
     settings = EncoderSettings(stem="native")
-    assert settings.resolved(CPU) == EncoderSettings(name="resnet-tiny", stem="native")
+    assert settings.resolved(CPU) == EncoderSettings(name="dictionary-tiny", stem="native")
     assert settings.resolved(GPU) == EncoderSettings(name="resnet18", stem="native")
     assert EncoderSettings(name="resnet50").resolved(CPU).name == "resnet50"
 

@@ -49,10 +49,16 @@ class Roughness(nn.Module):
 
 
 def compared(
-    trained: Tensor, untrained: list[Tensor], raw: Tensor, monkeypatch: pytest.MonkeyPatch
+    trained: Tensor,
+    untrained: list[Tensor],
+    raw: Tensor,
+    monkeypatch: pytest.MonkeyPatch,
+    patches: Tensor | None = None,
 ) -> Comparison:
     """Compare encoders whose features of any images are these."""
+    patches = features(0.1, 9) if patches is None else patches
     monkeypatch.setattr("widefield.probes.compare.pixels", lambda images: raw)
+    monkeypatch.setattr("widefield.probes.compare.extract", lambda module, images: patches)
     data = texture()
     first, *others = [lambda images, h=h: h for h in untrained]
     return compare(
@@ -73,10 +79,17 @@ def features(share: float, seed: int) -> Tensor:
     return torch.from_numpy(np.stack([shown, rng.normal(size=COUNT)], 1)).float()
 
 
-def test_what_is_above_both_floors_is_not_below_any(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_above_all_floors_is_not_below_any(monkeypatch: pytest.MonkeyPatch) -> None:
     found = compared(features(0.9, 1), [features(0.2, 2)], features(0.3, 3), monkeypatch)
     assert found.linear["class"].verdict == found.pixels["class"].verdict == "higher"
     assert "significantly" not in found.lines()[2]
+
+
+def test_what_is_not_above_the_dictionary_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, low, high = features(0.7, 1), features(0.2, 2), features(0.95, 4)
+    found = compared(ours, [low], features(0.2, 3), monkeypatch, patches=high)
+    assert found.lines()[2].endswith(": significantly below dictionary")
+    assert "below a dictionary of patches" in found.answer()
 
 
 @pytest.mark.parametrize(
@@ -119,10 +132,16 @@ def test_a_line_says_the_numbers_that_were_found() -> None:
     assert found is not None
     up = PairedDifference(before=0.314, after=0.402, low=0.05, high=0.15)
     down = PairedDifference(before=0.507, after=0.402, low=-0.2, high=-0.01)
-    made = replace(found, linear={"kind": up}, pixels={"kind": down}, pooled={"kind": 0.38})
+    made = replace(
+        found,
+        linear={"kind": up},
+        pixels={"kind": down},
+        dictionary={"kind": up},
+        pooled={"kind": 0.38},
+    )
     assert made.lines()[2] == (
-        "linear-probe accuracy (kind): 40 % (pooled 38 %), untrained 31 %, raw pixels 51 %: "
-        "significantly below raw pixels"
+        "linear-probe accuracy (kind): 40 % (pooled 38 %), untrained 31 %, dictionary 31 %, "
+        "raw pixels 51 %: significantly below raw pixels"
     )
 
 

@@ -93,7 +93,14 @@ def test_the_mean_has_no_r2_and_the_share_of_each_label() -> None:
     assert floor["x"].to_json()["share"] == {"a": has.mean(), "b": 1 - has.mean()}
 
 
-SHARES = {"pixels": (2, 3), "first": (5, 1), "second": (4, 6), "equal": (5, 6), "none": (1, 2)}
+SHARES = {
+    "pixels": (2, 3),
+    "first": (5, 1),
+    "second": (4, 6),
+    "equal": (5, 6),
+    "none": (1, 2),
+    "dictionary": (6, 7),
+}
 OUTCOMES = {
     name: {task: Outcome(values=np.arange(10) < n) for task, n in zip("ab", counts, strict=True)}
     for name, counts in SHARES.items()
@@ -107,9 +114,16 @@ def test_the_best_untrained_encoder_counts_task_by_task_and_the_first_of_equals(
         return OUTCOMES[encoder]
 
     untrained = (name for name in ("first", "second", "equal"))
-    found = floors(outcomes, pixels="pixels", untrained=untrained, constant=OUTCOMES["none"])
+    found = floors(
+        outcomes,
+        pixels="pixels",
+        untrained=untrained,
+        dictionary="dictionary",
+        constant=OUTCOMES["none"],
+    )
     assert [*found["a"], "mean"] == list(FLOORS)  # that of numbers and of several labels
     for task, source in (("a", "first"), ("b", "second")):
         assert found[task]["random"] is OUTCOMES[source][task]
         assert found[task]["pixels"] is OUTCOMES["pixels"][task]
+        assert found[task]["dictionary"] is OUTCOMES["dictionary"][task]
         assert found[task]["majority"] is OUTCOMES["none"][task]

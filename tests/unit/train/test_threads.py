@@ -10,8 +10,9 @@ import yaml
 from threadpoolctl import threadpool_info
 
 from widefield import pretrain
+from widefield.core.hardware import limited_threads
 from widefield.train.step import StepMetrics
-from widefield.train.threads import default_threads, limited_threads
+from widefield.train.threads import default_threads
 
 SMALL: dict[str, Any] = {"max_examples": 64, "batch_size": 16, "projector_dim": 16, "quiet": True}
 

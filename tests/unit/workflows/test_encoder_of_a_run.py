@@ -25,6 +25,7 @@ SMALL = {
     "projector_width": 16,
     "projector_dim": 8,
     "device": "cpu",
+    "encoder": "resnet-tiny",
     # oneDNN's bf16 leaves gradients of a 3 x 3 kernel unwritten where a map has one place.
     "precision": "32",
 }

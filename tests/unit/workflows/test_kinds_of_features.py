@@ -56,7 +56,7 @@ def test_each_command_takes_projected_features(
     monkeypatch.setattr(bounds, "CEILING_STEPS", 4)  # no score is looked at
     report = probe(run, images(), train_data=images(), features="projected")
     assert report.features == "projected"
-    assert report.tasks["y"].floor.keys() == {"pixels", "random", "majority"}
+    assert report.tasks["y"].floor.keys() == {"pixels", "random", "dictionary", "majority"}
     judged = audit(run, images(), features="projected", cache=tmp_path, quiet=True)
     assert "the audited features are the projected ones" in judged.notes
     plain = audit(run, images(), cache=tmp_path, quiet=True)

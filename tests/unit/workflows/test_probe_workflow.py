@@ -110,6 +110,7 @@ def test_floors_are_left_out_when_told(tmp_path: Path) -> None:
     assert probe("random", train, train_data=train).tasks["class"].floor.keys() == {
         "pixels",
         "random",
+        "dictionary",
         "majority",
     }
 

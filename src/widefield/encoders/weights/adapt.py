@@ -17,6 +17,7 @@ from widefield.core.errors import option
 from widefield.core.form import Form, InputSpec
 from widefield.core.rng import seeded
 from widefield.encoders.config import EncoderConfig, encoder_config
+from widefield.encoders.dictionary_net import DICTIONARY_NETWORKS
 from widefield.encoders.encoder import Encoder, build_from_config
 from widefield.encoders.layers import first_weight
 from widefield.encoders.names import is_own
@@ -50,6 +51,11 @@ def adapt_encoder(encoder: Encoder, form: Form) -> tuple[Encoder, tuple[str, ...
     before = encoder.config
     config = adapted_config(before, form)
     channels = config.channels
+    if channels != before.channels and config.name in DICTIONARY_NETWORKS:
+        raise ValueError(
+            f"the dictionary of {before.name} is for {before.channels} channels, and these images "
+            f"have {channels}: give images of {before.channels} channels, or train a new encoder"
+        )
     with seeded(0):  # its random weights are replaced below
         result = build_from_config(config)
     wanted, weights = result.backbone.state_dict(), encoder.backbone.state_dict()
@@ -60,7 +66,7 @@ def adapt_encoder(encoder: Encoder, form: Form) -> tuple[Encoder, tuple[str, ...
         notes.append(f"{before.channels} channels became {channels}: the first layer is {method}")
     for name, value in weights.items():
         value = value.detach().cpu()
-        if name == first and value.shape[1] != channels:
+        if name == first and channels != before.channels:
             value = _with_channels(value, channels)
         if value.shape != wanted[name].shape:
             value, note = _resized(name, value, wanted[name].shape, encoder, result)

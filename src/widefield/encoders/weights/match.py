@@ -22,8 +22,13 @@ from torch import Tensor
 from widefield.core.form import Form, InputSpec
 from widefield.core.rng import seeded
 from widefield.encoders.arguments import split_arguments
-from widefield.encoders.cifar import CIFAR_NETWORKS
-from widefield.encoders.config import VARIANTS, EncoderConfig, encoder_config, timm_module
+from widefield.encoders.config import (
+    LIBRARY_NETWORKS,
+    VARIANTS,
+    EncoderConfig,
+    encoder_config,
+    timm_module,
+)
 from widefield.encoders.encoder import Encoder, build_from_config
 from widefield.encoders.layers import first_weight
 from widefield.encoders.vision import TORCHVISION, published_normalization
@@ -276,7 +281,7 @@ def architecture_spec(architecture: str, config: EncoderConfig) -> ArchitectureS
 
 def _default_sizes(name: str) -> list[int]:
     name = split_arguments(name)[0]
-    in_timm = name not in (*CIFAR_NETWORKS, *VARIANTS) and not name.startswith(TORCHVISION)
+    in_timm = name not in (*LIBRARY_NETWORKS, *VARIANTS) and not name.startswith(TORCHVISION)
     cfg = timm.get_pretrained_cfg(name) if in_timm else None
     if cfg is None or not cfg.fixed_input_size:
         return [224]

@@ -6,8 +6,7 @@ import timm
 import torch
 from torchvision import models
 
-from widefield.encoders.cifar import CIFAR_NETWORKS
-from widefield.encoders.config import VARIANTS, timm_name
+from widefield.encoders.config import LIBRARY_NETWORKS, VARIANTS, timm_name
 from widefield.encoders.vision import check_vision
 
 
@@ -17,7 +16,7 @@ def cached_weights(name: str) -> Path | None:
     if source == "torchvision":
         check_vision(model)
         return _in_torch_hub(models.get_model_weights(model).DEFAULT.url)
-    is_builtin = model in VARIANTS or model in CIFAR_NETWORKS
+    is_builtin = model in (*VARIANTS, *LIBRARY_NETWORKS)
     cfg = None if is_builtin else timm.get_pretrained_cfg(timm_name(model))
     if cfg is None:
         return None

@@ -1,0 +1,264 @@
+"""A dictionary of patches: local features that k-means finds in the data, without labels.
+
+For patches p in R^K of the normalized input, K = C r r' values of r x r' positions:
+
+    u = (p - mean(p)) / sqrt(var(p) + epsilon_n)            local contrast normalization
+    q = W (u - m),   W = (Cov(u) + epsilon_w I)^(-1/2)      ZCA whitening
+    D = argmax_D sum_q max_j (d_j^T q)^2,   |d_j| = 1       spherical k-means
+    f = [max(0, D q - theta), max(0, -D q - theta)]         soft threshold, both signs
+
+Once fitted, the layer is one convolution. With w_j = W d_j less its mean, and b_j = d_j^T W m,
+
+    d_j^T q = w_j^T p / sqrt(var(p) + epsilon_n) - b_j
+
+and var(p) follows from the running means of the input and of its square.
+
+Sources: Coates, Ng & Lee (2011), section 3; spherical k-means by Coates & Ng (2012), section 2.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from widefield.core.devices import full_precision
+from widefield.core.hardware import limited_threads
+from widefield.core.types import Size
+
+FILTERS = 64
+"""Number of filters N; the layer has 2 N features."""
+# The patches of Coates, Ng & Lee (2011).
+_SIDE = 6
+"""Rows and columns of a patch."""
+# Chosen by hand: 27 x 27 patches of CIFAR's images, and 32 x 32 of those of 224 pixels.
+_POSITIONS = 32
+"""Patches in a row, about, at most."""
+# Means over three patches lose little, and later layers cost a ninth.
+_POOL = 3
+"""Rows and columns of patches whose features are averaged."""
+# Three by three cells are more accurate than two by two (study `dictionary`).
+CELLS = 3
+"""Rows and columns of cells that features are averaged over."""
+# Eigenvalues below it, relative to the largest, are rounding.
+_NEGLIGIBLE = 1e-6
+# Coates & Ng (2012) add 10 to the variance of pixels in [0, 255]. Divided by 255^2 and by the
+# variance of a channel, about 1 / 16, it is this number.
+_CONTRAST_EPSILON = 2.5e-3
+"""Added to the variance of a patch: less contrast than this is taken for noise."""
+# From Coates & Ng (2012), for patches of unit variance.
+_WHITENING_EPSILON = 0.1
+"""Added to the eigenvalues of the covariance."""
+# From Coates, Ng & Lee (2011), section 4.2, alpha.
+THRESHOLD = 0.25
+"""Threshold theta of a feature."""
+# From Coates & Ng (2012): k-means on the sphere has nearly converged then.
+_ITERATIONS = 10
+# 60,000 patches of 6 x 6 x 3 values are 26 MB.
+_PER_EXAMPLE = 30
+"""Patches of an example."""
+_EXAMPLES = 2000
+"""Examples whose patches are used, about; of more examples, fewer patches."""
+_VALUES = 2**24
+"""Largest number of values of all patches: there are fewer where they have many channels."""
+_PART = 20_000
+"""Patches that k-means assigns at a time."""
+# The maps of 16 images stay in a processor's cache: three times as fast as those of 256.
+_IMAGES = 16
+"""Images whose maps are computed at a time."""
+
+
+class PatchDictionary(nn.Module):
+    """Soft-thresholded responses to a dictionary, averaged: x[B, C, H, W] -> f[B, 2 N, h, w].
+
+    Patches have 6 x 6 positions, of windows 1 x 6, and means are over 3 x 3 patches. Larger inputs
+    are averaged first, and their patches are further apart, so that a map costs about the same. The
+    layer has no parameters: `fit` replaces its random filters, and training changes nothing.
+
+    Args:
+        channels: C.
+        size: height and width of the inputs; those of other sizes are taken too.
+
+    Example:
+        >>> PatchDictionary(3, (32, 32))(torch.rand(2, 3, 32, 32)).shape
+        torch.Size([2, 128, 9, 9])
+    """
+
+    weight: Tensor
+    offset: Tensor
+
+    def __init__(self, channels: int, size: Size) -> None:
+        super().__init__()
+        (one, rows, down), (two, columns, right) = map(_geometry, size)
+        self.scale, self.side, self.stride = (one, two), (rows, columns), (down, right)
+        filters = functional.normalize(torch.randn(FILTERS, channels * rows * columns), dim=1)
+        self.register_buffer("weight", torch.empty(FILTERS, channels, rows, columns))
+        self.register_buffer("offset", torch.empty(FILTERS))
+        self._set(filters, torch.zeros(FILTERS))
+
+    def extra_repr(self) -> str:
+        """Return the shape of the patches, for the repr."""
+        count, channels = self.weight.shape[:2]
+        return f"{channels}, {self.side}, filters={count}, scale={self.scale}, stride={self.stride}"
+
+    def fit(self, batches: Iterable[Tensor], *, seed: int) -> None:
+        """Fit the dictionary on patches of normalized inputs x[n, C, H, W], up to 60,000 in all.
+
+        The result depends on inputs and seed, not on the number of threads.
+
+        Raises:
+            ValueError: the inputs contain NaN or infinity.
+        """
+        # The last bits of sums over patches depend on the threads, and assignments on these.
+        with limited_threads(1), torch.no_grad():
+            generator = torch.Generator().manual_seed(seed)
+            patches = self._sampled(batches, generator)
+            if not patches.isfinite().all():
+                raise ValueError("the images contain NaN or infinity: repair or leave them out")
+            u = normalize_contrast(patches)
+            mean, whitening = zca(u)
+            centers = spherical_k_means((u - mean) @ whitening, len(self.weight), generator)
+            filters = centers @ whitening
+            self._set(filters, filters @ mean)
+
+    def _sampled(self, batches: Iterable[Tensor], generator: torch.Generator) -> Tensor:
+        """Return patches of all inputs, equally many of each."""
+        each = max(1, min(_PER_EXAMPLE, _VALUES // (_EXAMPLES * self.weight[0].numel())))
+        parts = (functional.avg_pool2d(x.cpu(), self.scale) for x in batches)
+        patches = torch.cat([sample_patches(x, self.side, each * len(x), generator) for x in parts])
+        if len(patches) <= _EXAMPLES * each:
+            return patches
+        return patches[torch.randperm(len(patches), generator=generator)[: _EXAMPLES * each]]
+
+    def _set(self, filters: Tensor, offset: Tensor) -> None:
+        """Set filters [N, K] of contrast-normalized patches, and their offsets [N]."""
+        # mean(p) drops out of w^T (p - mean(p)) if the values of w have the sum 0.
+        weight = (filters - filters.mean(1, keepdim=True)).reshape(self.weight.shape)
+        self.weight.copy_(weight)
+        self.offset.copy_(offset)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the mean features [B, 2 N, h, w] of normalized inputs [B, C, H, W], in float32."""
+        with torch.no_grad(), full_precision(x.device):
+            x = x.float()
+            if x.device.type != "cpu" or torch.compiler.is_compiling():
+                return self._features(x)
+            return torch.cat([self._features(part) for part in torch.split(x, _IMAGES)])
+
+    def _features(self, x: Tensor) -> Tensor:
+        f = self.responses(x if self.scale == (1, 1) else functional.avg_pool2d(x, self.scale))
+        pool = (min(_POOL, f.shape[2]), min(_POOL, f.shape[3]))
+        parts = [functional.avg_pool2d(part, pool) for part in soft_threshold(f, THRESHOLD)]
+        return torch.cat(parts, dim=1)
+
+    def responses(self, x: Tensor) -> Tensor:
+        """Return d_j^T q of every patch, [B, N, h, w], of averaged inputs x[B, C, H, W]."""
+        mean = functional.avg_pool2d(x.mean(1, keepdim=True), self.side, self.stride)
+        square = functional.avg_pool2d(x.square().mean(1, keepdim=True), self.side, self.stride)
+        # Rounding makes the difference negative where a patch is constant.
+        variance = (square - mean.square()).clamp_min(0)
+        x = x.contiguous(memory_format=torch.channels_last)
+        f = functional.conv2d(x, self.weight.float(), stride=self.stride)
+        scale = (variance + _CONTRAST_EPSILON).rsqrt()
+        return torch.addcmul(-self.offset.float()[:, None, None], f, scale)
+
+
+class CellFeatures(nn.Module):
+    """Whitened features of a dictionary over cells: f[B, 2 N, h, w] -> k[B, width].
+
+        k = V^T (sqrt(mean of f over 3 x 3 cells) - m)
+
+    V has the leading eigenvectors of the covariance of these roots, each divided by its deviation.
+    Those without variance are 0. Maps of height 1 have nine cells in a row.
+    """
+
+    center: Tensor
+    directions: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        count = 2 * FILTERS * CELLS**2
+        self.register_buffer("center", torch.zeros(count))
+        self.register_buffer("directions", torch.randn(count, width) / count**0.5)
+
+    def fit(self, maps: Iterable[Tensor]) -> None:
+        """Fit m and V on maps f[n, 2 N, h, w]."""
+        # The last bits of sums depend on the number of threads.
+        with torch.no_grad(), limited_threads(1):
+            x = torch.cat([cell_roots(f) for f in maps]).double()
+            self.center.copy_(x.mean(0))
+            x -= x.mean(0)
+            values, vectors = torch.linalg.eigh(x.T @ x / len(x))
+            width = self.directions.shape[1]
+            values, vectors = values.flip(0)[:width], vectors.flip(1)[:, :width]
+            varies = values > max(_NEGLIGIBLE * float(values[0]), torch.finfo(x.dtype).tiny)
+            self.directions.copy_(vectors * torch.where(varies, values, torch.inf).rsqrt())
+
+    def forward(self, f: Tensor) -> Tensor:
+        """Return k in float32."""
+        with full_precision(f.device):
+            return (cell_roots(f) - self.center.float()) @ self.directions.float()
+
+
+def cell_roots(f: Tensor) -> Tensor:
+    """Return sqrt(mean of f over cells), [B, 2 N 9], of maps f[B, 2 N, h, w]."""
+    cells = (1, CELLS**2) if f.shape[2] == 1 else (CELLS, CELLS)
+    # The root makes features that are mostly near 0, and large on few examples, more even.
+    return functional.adaptive_avg_pool2d(f.float(), cells).flatten(1).sqrt()
+
+
+def _geometry(length: int) -> tuple[int, int, int]:
+    """Return how many values of a side are averaged, the patch's side and its stride."""
+    step = max(1, length // _POSITIONS)
+    scale = max(1, step // 2)
+    return scale, min(_SIDE, length // scale), step // scale
+
+
+def sample_patches(x: Tensor, side: Size, count: int, generator: torch.Generator) -> Tensor:
+    """Return `count` patches [count, C r r'] at random places of inputs x[n, C, H, W]."""
+    n, _, height, width = x.shape
+    rows, columns = side
+    bounds = (n, height - rows + 1, width - columns + 1)
+    image, top, left = (torch.randint(k, (count,), generator=generator) for k in bounds)
+    down, right = (
+        top[:, None, None] + torch.arange(rows)[:, None],
+        left[:, None, None] + torch.arange(columns),
+    )
+    return x[image[:, None, None], :, down, right].permute(0, 3, 1, 2).flatten(1)
+
+
+def normalize_contrast(patches: Tensor) -> Tensor:
+    """Return (p - mean(p)) / sqrt(var(p) + epsilon) of patches [n, K]."""
+    centered = patches - patches.mean(1, keepdim=True)
+    return centered * (centered.square().mean(1, keepdim=True) + _CONTRAST_EPSILON).rsqrt()
+
+
+def zca(u: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean [K] of u [n, K] and (Cov(u) + epsilon I)^(-1/2), symmetric [K, K]."""
+    mean = u.double().mean(0)
+    centered = u.double() - mean
+    values, vectors = torch.linalg.eigh(centered.T @ centered / len(u))
+    whitening = (vectors * (values + _WHITENING_EPSILON).rsqrt()) @ vectors.T
+    return mean.float(), whitening.float()
+
+
+def spherical_k_means(q: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Return unit vectors [count, K] that whitened patches q [n, K] are near, up to sign.
+
+    In each iteration, d_j <- d_j + sum of (d_j^T q) q over the patches q with the largest
+    |d_j^T q|, at unit length. A center without patches stays as it is.
+    """
+    centers = functional.normalize(torch.randn(count, q.shape[1], generator=generator), dim=1)
+    for _ in range(_ITERATIONS):
+        sums = torch.zeros_like(centers)
+        for part in torch.split(q, _PART):
+            products = part @ centers.T
+            nearest = products.abs().argmax(1, keepdim=True)
+            sums.index_add_(0, nearest[:, 0], products.gather(1, nearest) * part)
+        centers = functional.normalize(centers + sums, dim=1)
+    return centers
+
+
+def soft_threshold(f: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """Return max(0, f - threshold) and max(0, -f - threshold)."""
+    return (f - threshold).relu_(), (-f - threshold).relu_()
