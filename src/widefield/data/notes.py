@@ -108,8 +108,12 @@ def _join_choices(counts: Mapping[str, int], texts: Mapping[str, str], start: st
     return [f"{start}, {'; '.join(parts)}"] if parts else []
 
 
-def dark_note(images: NDArray[Any]) -> list[str]:
-    """Return a note if images [n, H, W, C] of 8 bits have only 0 and 1, as masks: black ones."""
+def plain_notes(images: NDArray[Any]) -> list[str]:
+    """Return notes if images [n, H, W, C] are all equal, or have only 0 and 1, as masks: black."""
+    if len(images) > 1 and (images[1] == (first_image := images[0])).all():
+        parts = (images[first : first + _CHUNK] for first in range(0, len(images), _CHUNK))
+        if all((part == first_image).all() for part in parts):
+            return [f"all {len(images)} images are equal: nothing tells them apart, so give others"]
     if images.dtype != np.uint8:
         return []
     highest = 0

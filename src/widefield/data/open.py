@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from widefield.core.errors import option
 from widefield.core.types import (
     BlackWhite,
@@ -133,7 +135,7 @@ def read_examples(data: Data, options: OpenOptions) -> tuple[Spec, Examples]:
     if options.labels is not None:
         examples = labeled(examples, options.labels, spec.base, unlabeled=options.unlabeled)
     elif not options.unlabeled:
-        examples = _without_gaps(examples)
+        examples = _without_gaps(examples, scored=options.scored)
     examples = without(examples, excluded, len(options.exclude))
     if options.group is not None:
         examples = grouped(examples, options.group)
@@ -155,9 +157,16 @@ def count_of_source(data: Data, options: OpenOptions = DEFAULT_OPTIONS) -> int:
     return len(split_rows(examples, spec))
 
 
-def _without_gaps(examples: Examples) -> Examples:
-    """Return the examples without the tasks that some of them have no label of."""
+def _without_gaps(examples: Examples, *, scored: bool) -> Examples:
+    """Return the examples without the tasks that some of them have no label of.
+
+    If they are `scored` and no task would be left, the examples without a label are left out.
+    """
     gaps = {task: int((y < 0).sum()) for task, y in examples.labels.items() if (y < 0).any()}
+    rows = np.flatnonzero(examples.known().all(0))
+    if scored and len(rows) and gaps and len(gaps) == len(examples.labels) + len(examples.targets):
+        lost, tasks = len(examples.names) - len(rows), " and ".join(map(repr, gaps))
+        return examples.take(rows).with_notes(f"{lost} examples have no label of {tasks}: left out")
     left = replace(
         examples,
         labels={task: y for task, y in examples.labels.items() if task not in gaps},

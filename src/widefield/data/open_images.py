@@ -39,7 +39,7 @@ from widefield.data.decode.values import (
 )
 from widefield.data.encoded import EncodedImages
 from widefield.data.examples import Examples, SelectedFiles
-from widefield.data.notes import dark_note, decoding_notes
+from widefield.data.notes import decoding_notes, plain_notes
 from widefield.data.open_options import OpenOptions
 from widefield.data.plant import draw
 from widefield.data.planted import (
@@ -315,6 +315,7 @@ class _Opening:
             options.black_white,
             lambda row: sample(files[row]),
             journal,
+            names=examples.names,
             eight_bits=options.eight_bits,
         )
 
@@ -387,7 +388,7 @@ class _Opening:
     ) -> Dataset:
         """Return images [n, H, W, C] of these rows with labels, names and notes."""
         fit = self.options.fit
-        notes = decoding_notes(record, len(rows), self.canvas.size, fit) + dark_note(images)
+        notes = decoding_notes(record, len(rows), self.canvas.size, fit) + plain_notes(images)
         failed = [Skipped(path, reason) for path, reason in record.get("skipped", ())]
         dataset = Dataset.of(
             self.spec, self.examples, rows, images, storage=storage, failed=failed, notes=notes

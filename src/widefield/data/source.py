@@ -18,6 +18,7 @@ from widefield.data.cache import digest_of_files
 from widefield.data.dataset import Dataset
 from widefield.data.decode.values import pages_of
 from widefield.data.examples import Examples
+from widefield.data.labels.read import Frame
 from widefield.data.readers.arrays import Array, read_memory
 from widefield.data.readers.paths import read_path, read_url
 from widefield.data.readers.python_data import read_object
@@ -44,6 +45,11 @@ def read_source(data: object, size: Size | None, *, labels: bool = False) -> tup
         return Spec(MEMORY), read_memory(data)
     elif (examples := read_object(data)) is not None:
         return Spec(MEMORY), examples
+    elif isinstance(data, Frame):
+        raise ValueError(
+            f"a {type(data).__name__} is a table of labels: give the paths, list(table['path']), "
+            "as the data and the table as labels, or save it by to_csv and give that file"
+        )
     else:
         hint = "give its arrays()" if isinstance(data, Dataset) else "stack other images into one"
         raise ValueError(

@@ -114,6 +114,18 @@ class Table:
         return replace(self, notes=(*self.notes, *notes))
 
 
+def classes_note(task: str, ids: NDArray[np.int64], classes: Sequence[str]) -> str:
+    """Return a note with the classes of a task, their numbers of examples, and those without.
+
+    Example:
+        >>> classes_note("kind", np.array([0, 1, -1]), ["ant", "bee"])
+        "classes of 'kind': ant 1, bee 1; 1 examples without a label"
+    """
+    missing = int((ids < 0).sum())
+    end = f"; {missing} examples without a label" if missing else ""
+    return f"classes of {task!r}: {listed_classes(ids, classes)}{end}"
+
+
 def listed_classes(ids: NDArray[np.int64], classes: Sequence[str]) -> str:
     """Return the classes with their numbers of examples, of class ids [n]; -1 is none.
 

@@ -119,7 +119,9 @@ def open_train_test(
             to fit on.
     """
     group = own_group(extractor, data, group, labels=labels)
-    options = OpenOptions(labels=labels, group=group, max_examples=max_examples, seed=seed)
+    options = OpenOptions(
+        labels=labels, group=group, max_examples=max_examples, seed=seed, scored=True
+    )
     if train_data is not None:
         if labels is not None:
             raise ValueError(
@@ -147,19 +149,6 @@ def open_train_test(
     scored = replace(options, max_examples=_test_count(source, options), held_out=True)
     test = extractor.open(source, scored, like=train, quiet=quiet)
     return scorable(TrainTest(train=train, test=test))
-
-
-def _matching_ids(train: Dataset, test: Dataset, task: str) -> NDArray[np.int64]:
-    """Return the test labels as class ids of the training data, by the names of the classes."""
-    ids = {name: k for k, name in enumerate(train.classes[task])}
-    unknown = [name for name in test.classes[task] if name not in ids]
-    if unknown:
-        raise ValueError(
-            f"task {task!r}: class {unknown[0]!r} of {test.spec} is not in {train.spec}: "
-            "score on data with the same classes"
-        )
-    to_train = np.array([ids[name] for name in test.classes[task]], dtype=np.int64)
-    return to_train[test.labels[task]]
 
 
 def data_notes(train: Dataset, test: Dataset) -> list[str]:
@@ -275,12 +264,13 @@ def _with_split(text: str, labels: LabelTable | None) -> str:
 def scorable(data: TrainTest) -> TrainTest:
     """Return the part of the data that probes can be fitted and scored on.
 
-    Test labels become class ids of the training data. Classes with fewer than two examples to fit
-    on are left out with a note, and so are labels of several that do not vary.
+    Test labels become class ids of the training data; test examples of other classes are left out
+    with a note. Classes with fewer than two examples to fit on are left out with a note, and so are
+    labels of several that do not vary.
 
     Raises:
-        ValueError: the test data lack a task, the training data lack a class, fewer than two
-            classes are left, or a number or all labels do not vary.
+        ValueError: the test data lack a task, no test example has a class of the training
+            data, fewer than two classes are left, or a number or all labels do not vary.
     """
     return _without_rare_classes(_with_ids_of_training(_varying(data)))
 
@@ -293,8 +283,31 @@ def _with_ids_of_training(data: TrainTest) -> TrainTest:
             f"{test.spec} has no labels of task {missing[0]!r}, which {train.spec} has: leave it "
             "out of these, or score on data that have it"
         )
-    labels = {task: _matching_ids(train, test, task) for task in train.labels}
+    labels: dict[str, NDArray[np.int64]] = {}
+    known, notes = np.ones(len(test), dtype=bool), []
+    for task, names in train.classes.items():
+        ids = {name: k for k, name in enumerate(names)}
+        to_train = np.array([ids.get(name, -1) for name in test.classes[task]], dtype=np.int64)
+        labels[task] = to_train[test.labels[task]]
+        lost = labels[task] < 0
+        if lost.any():
+            left = [test.classes[task][k] for k in np.unique(test.labels[task][lost])]
+            if lost.all():
+                raise ValueError(
+                    f"task {task!r}: class {left[0]!r} of {test.spec} is not in {train.spec}: "
+                    "score on data with the same classes"
+                )
+            notes.append(
+                f"task {task!r}: {lost.sum()} examples to score are left out, of classes without "
+                f"one to fit on: {_join_names(left)}"
+            )
+        known &= ~lost
+    if not known.any():
+        raise ValueError(f"no example of {test.spec} has classes of {train.spec} in all tasks")
     test = replace(test, labels=test.labels | labels, classes=test.classes | train.classes)
+    if notes:
+        rest = test.subset(np.flatnonzero(known))
+        test = replace(rest, notes=(*test.notes, *notes))
     return TrainTest(train=train, test=test)
 
 

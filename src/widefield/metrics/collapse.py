@@ -11,8 +11,8 @@ from widefield.metrics import spectrum
 FeatureState = Literal["healthy", "collapsing", "collapsed"]
 
 _SAME = (
-    "all images have nearly the same features: lower the learning rate and check that the loss "
-    "separates different images"
+    "all images have nearly the same features: check that the images differ and that the loss "
+    "separates them, and lower the learning rate"
 )
 
 

@@ -86,6 +86,7 @@ def probe(
         labels=table,
         group=own_group(extractor, data, group, labels=table),
         max_examples=max_examples,
+        scored=True,
         seed=0 if extractor.run is None else extractor.run.recipe().seed,  # of planted features
     )
     split = table is not None or _needs_split(extractor, data, train_data)
@@ -146,7 +147,9 @@ def _open(
 ) -> TrainTest:
     """Open the data to fit on, by default those of the run, and others to score on."""
     if train_data is not None:
-        train = extractor.open(train_data, OpenOptions(group=options.group), quiet=quiet)
+        train = extractor.open(
+            train_data, OpenOptions(group=options.group, scored=True), quiet=quiet
+        )
     elif extractor.run is not None:
         train = training_data(extractor.run, group=options.group, quiet=quiet)
     else:

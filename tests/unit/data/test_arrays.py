@@ -144,7 +144,9 @@ def test_strings_in_memory_may_be_python_objects():
     named = open_dataset({"x": X, "kind": np.arange(12) % 2, "kind_classes": names})
     assert named.classes == {"kind": ("cat", "a dog")}
     with pytest.raises(ValueError, match=r"key 'kind' is object .*expected integers or strings"):
-        open_dataset({"x": X, "kind": np.array([*words[1:], None], dtype=object)})
+        open_dataset({"x": X, "kind": np.array([*words[1:], b"cat"], dtype=object)})
+    missing = open_dataset({"x": X, "kind": np.array([*words[1:], None], dtype=object)})
+    assert any("'kind' is left out: 1 examples have no label" in note for note in missing.notes)
 
 
 def test_floats_are_numbers_and_two_dimensions_several_labels(tmp_path):
@@ -194,7 +196,7 @@ BAD = {
     "nan": ({"x": np.full((2, 4, 4), np.nan)}, "key 'x' holds values that are not finite"),
     "inf": ({"x": np.full((2, 4, 4), np.inf, np.float32)}, "not finite"),
     "no x": ({"y": np.arange(3)}, r"no examples: expected key 'x'.*found 'y'"),
-    "pack without labels": ({"images": X}, "pack without key 'classes', 'labels'"),
+    "pack without labels": ({"images": X}, "pack without key 'labels'"),
     "audio": (
         {"audio": np.zeros(9, np.int16), "labels": np.zeros(1, int)},
         "holds audio without key 'offsets', 'sample_rate'",

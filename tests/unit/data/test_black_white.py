@@ -266,7 +266,7 @@ def test_images_of_8_bits_keep_their_values_among_deep_ones(tmp_path):
 
 def test_fractions_among_integers_have_no_common_scale(tmp_path):
     unit, integers = contents(1)[0].astype("<f4"), np.round(4000 * contents(1)[0])
-    with pytest.raises(ValueError, match=r"floats in \[0, 1\], and others integers up to 4000"):
+    with pytest.raises(ValueError, match=r"000.tif is floats in \[0, 1\], and 001.png integers"):
         opened(tmp_path, tiff_of("<f4", 3)(unit), png16(integers))
 
 

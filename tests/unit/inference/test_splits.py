@@ -29,8 +29,14 @@ def test_classes_of_two_sources_are_matched_by_name() -> None:
     split = opened(arrays(["red", "green"] * 5), train_data=fitted)
     assert split.test.classes == split.train.classes == {"kind": ("blue", "green", "red")}
     assert split.test.labels["kind"].tolist() == [2, 1] * 5
-    with pytest.raises(ValueError, match="class 'white' of memory is not in memory: score on"):
-        opened(arrays(["red", "white"] * 5), train_data=fitted)
+    part = opened(arrays(["red", "white"] * 5), train_data=fitted)
+    assert part.test.labels["kind"].tolist() == [2] * 5
+    assert any(
+        "5 examples to score are left out, of classes without one to fit on: 'white'" in note
+        for note in part.test.notes
+    )
+    with pytest.raises(ValueError, match="class 'black' of memory is not in memory: score on"):
+        opened(arrays(["black", "white"] * 5), train_data=fitted)
     with pytest.raises(ValueError, match="memory has no labels of task 'kind', which memory has"):
         opened({"x": fitted["x"], "size": np.arange(30) % 2}, train_data=fitted)
 

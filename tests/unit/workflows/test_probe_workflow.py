@@ -37,11 +37,16 @@ def test_classes_are_matched_by_name(tmp_path: Path) -> None:
     assert len(found.score.parts) == 3
 
 
-def test_a_class_that_was_never_fitted_is_refused(tmp_path: Path) -> None:
+def test_a_class_that_was_never_fitted_is_left_out(tmp_path: Path) -> None:
     train = paint(tmp_path / "train", ["red", "green"], 6)
-    test = paint(tmp_path / "test", ["red", "blue"], 6)
+    test = paint(tmp_path / "test", ["red", "green", "blue"], 6)
+    found = probe("pixels", test, train_data=train, floors=False, quiet=True)
+    assert found.tasks["class"].score.value == 1.0
+    assert any(
+        "6 examples to score are left out" in note and "'blue'" in note for note in found.notes
+    )
     with pytest.raises(ValueError, match=r"class 'blue' of .* is not in"):
-        probe("pixels", test, train_data=train)
+        probe("pixels", paint(tmp_path / "other", ["blue"], 6), train_data=train)
 
 
 def test_a_class_without_an_example_to_fit_on_is_left_out() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.core.names import printable
 from widefield.core.types import BlackWhite, Range
 from widefield.data.cache import DecodingJournal, Record
 from widefield.data.decode.decoding import in_parallel
@@ -48,15 +49,17 @@ class ValueRange:
         sample: Callable[[int], NDArray[Any]],
         journal: DecodingJournal | None = None,
         *,
+        names: Sequence[str] = (),
         eight_bits: bool = False,
     ) -> None:
         """`sample` returns values of an image, [k], or [k, C] of channels that are kept.
 
-        `eight_bits` is whether they are for an encoder that was trained on 8 bits.
+        `names` are those of the images, for messages. `eight_bits` is whether they are for an
+        encoder that was trained on 8 bits.
         """
         self.black_white, self.sampled = given, 0
         self._find = fixed_black_white if eight_bits else find_black_white
-        self._sample, self._journal = sample, journal
+        self._sample, self._names, self._journal = sample, names, journal
         if given is None and journal is not None and "black_white" in journal.facts:
             facts = journal.facts
             self.black_white, self.sampled = facts["black_white"], facts["sampled"]
@@ -69,7 +72,10 @@ class ValueRange:
                 another scale than 8 bits, and the encoder was trained on these.
         """
         chosen = [rows[i] for i in spread_rows(len(rows), _SAMPLE_FILES)]
-        found = [x for _, x in in_parallel(self._sample, chosen) if not isinstance(x, str)]
+        read = [(row, x) for row, x in in_parallel(self._sample, chosen) if not isinstance(x, str)]
+        found = [x for _, x in read]
+        if self._names:
+            _check_one_scale([self._names[row] for row, _ in read], found)
         # Without one that is readable, all of them fail when they are decoded, on any scale.
         self.black_white = self._find(found) if found else (0.0, 1.0)
         self.sampled = len(found)
@@ -89,25 +95,28 @@ def sample_pixels(pixels: NDArray[Any]) -> NDArray[Any]:
 def find_black_white(samples: Sequence[NDArray[Any]]) -> BlackWhite:
     """Return black and white for images with these values, [k] or [k, C] of each.
 
-    Raises:
-        ValueError: some images are floats in [0, 1], others are integers.
-
     Example:
         >>> black, white = find_black_white([np.arange(1001.0)])
         >>> round(black, 3), round(white, 3)
         (1.0, 999.0)
     """
-    fractions = any(x.dtype.kind == "f" and x.max() <= 1 and (x % 1).any() for x in samples)
-    integers = next((x for x in samples if x.dtype.kind != "f" and x.max() > 1), None)
-    if fractions and integers is not None:
-        raise ValueError(
-            f"some images are floats in [0, 1], and others integers up to {integers.max():g}: "
-            "bring them to one scale"
-        )
     values = np.concatenate(samples).astype(np.float64)
     if values.ndim == 1:
         return _range(values)
     return tuple(_range(channel) for channel in values.T)
+
+
+def _check_one_scale(names: Sequence[str], samples: Sequence[NDArray[Any]]) -> None:
+    pairs = [*zip(names, samples, strict=True)]
+    fractions = [n for n, x in pairs if x.dtype.kind == "f" and x.max() <= 1 and (x % 1).any()]
+    integers = [n for n, x in pairs if x.dtype.kind != "f" and x.max() > 1]
+    if fractions and integers:
+        few = min(fractions, integers, key=len)
+        raise ValueError(
+            f"{printable(fractions[0])} is floats in [0, 1], and {printable(integers[0])} integers"
+            f": {len(few)} of {len(pairs)} images that were compared are as {printable(few[0])}; "
+            "bring them to one scale, or leave these out"
+        )
 
 
 def _range(values: NDArray[np.float64]) -> Range:

@@ -8,10 +8,13 @@ from numpy.typing import NDArray
 
 from widefield.core.names import printable
 from widefield.data.columns import Names
-from widefield.data.table import Table, Target
+from widefield.data.labels.text import present_labels
+from widefield.data.table import Table, Target, classes_note
 
 # Chosen by hand: a probe has an output for each class, so a wrong column would fill the memory.
 _MAX_CLASSES = 65_536
+_NEGATIVE, _IGNORED = (-1, -100), (255, 65_535)
+"""Ids that stand for no label: `ignore_index` of torch, and the largest of 8 and 16 bits."""
 _MAX_FREE_CLASSES, _MAX_UNUSED = 1_000, 10
 """Above this number of classes, at most this many unused ones for each used one."""
 
@@ -35,8 +38,10 @@ def read_label_arrays(
             table.targets[task] = target
             table = table.with_notes(target.note(task, in_table=False))
         else:
-            ids, classes = as_labels(values, key, n, names, names_key)
+            notes_on: list[str] = []
+            ids, classes = as_labels(values, key, n, names, names_key, notes_on)
             table.labels[task], table.classes[task] = ids, classes
+            table = table.with_notes(*notes_on, classes_note(task, ids, classes))
     return table
 
 
@@ -46,11 +51,13 @@ def as_labels(
     n: int,
     names: NDArray[np.generic] | None,
     names_key: str,
+    notes: list[str],
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Convert a label array to class ids int64 [n] and class names.
+    """Convert a label array to class ids int64 [n], -1 for no label, and class names.
 
     Integers are class ids, named by `names` or their digits, so that two files of one data set
-    agree. Strings are numbered in sorted order, or in the order of `names`.
+    agree. Strings are numbered in sorted order, or in the order of `names`. What is taken for a
+    missing label goes to `notes`.
     """
     if values.ndim != 1 or len(values) != n:
         raise ValueError(
@@ -60,22 +67,49 @@ def as_labels(
     if known is not None and len(known) > _MAX_CLASSES:
         raise ValueError(f"key '{names_key}' lists {len(known)} classes; at most {_MAX_CLASSES}")
     if values.dtype.kind in "US":
-        return _from_strings(_as_text(values, key), key, known, names_key)
+        return _from_strings(_as_text(values, key), key, known, names_key, notes)
     if values.dtype.kind not in "iub":
         raise ValueError(f"key '{key}' is {described(values)}; expected integers or strings")
-    low, high = int(values.min()), int(values.max())
+    missing = _are_missing(values, 0 if known is None else len(known))
+    present = values[~missing]
+    if not len(present):
+        raise ValueError(f"key '{key}' has no label: write some, or leave it out")
+    if missing.any():
+        listed = " and ".join(map(str, np.unique(values[missing]).tolist()))
+        notes.append(
+            f"{int(missing.sum())} labels of {key!r} are {listed}: missing, not a class; to make "
+            f"it one, name all classes under {names_key!r}, or give strings"
+        )
+    low, high = int(present.min()), int(present.max())
     limit = _MAX_CLASSES if known is None else len(known)
     if low < 0 or high >= limit:
         raise ValueError(
             f"key '{key}' holds class ids from {low} to {high}; "
             f"expected 0 to {limit - 1}, strings, or floats for numbers"
         )
-    ids = values.astype(np.int64)
-    _check_class_count(ids, key, high + 1 if known is None else len(known))
+    _check_class_count(present, key, high + 1 if known is None else len(known))
+    ids = np.where(missing, -1, values.astype(np.int64))
     return ids, known or tuple(map(str, range(high + 1)))
 
 
-def _check_class_count(ids: NDArray[np.int64], key: str, count: int) -> None:
+def _are_missing(values: NDArray[np.generic], named: int) -> NDArray[np.bool_]:
+    """Return which ids stand for no label, as in masks: negative ones, or 255 beyond the others.
+
+    `named` is the number of classes that have names.
+    """
+    distinct = np.unique(values)
+    others = distinct[~np.isin(distinct, (*_NEGATIVE, *_IGNORED))]
+    found = [x for x in _NEGATIVE if (distinct == x).any() and len(others) > 1]
+    # Others that leave out more than half of the ids up to the largest may leave out any number.
+    are_dense = len(others) > 1 and len(others) > (int(others[-1]) + 1) // 2
+    for x in _IGNORED:
+        if are_dense and x >= named and int(others[-1]) + 1 < x:
+            found.append(x)
+    missing: NDArray[np.bool_] = np.isin(values, found)
+    return missing
+
+
+def _check_class_count(ids: NDArray[np.generic], key: str, count: int) -> None:
     """Check that most classes occur: probes would have an output for each unused class."""
     used = len(np.unique(ids))
     if count > _MAX_FREE_CLASSES and count > _MAX_UNUSED * used:
@@ -111,18 +145,27 @@ def _as_text(values: NDArray[np.generic], key: str) -> NDArray[np.str_]:
 
 
 def _from_strings(
-    values: NDArray[np.str_], key: str, known: tuple[str, ...] | None, names_key: str
+    values: NDArray[np.str_],
+    key: str,
+    known: tuple[str, ...] | None,
+    names_key: str,
+    notes: list[str],
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    unique, ids = np.unique(values, return_inverse=True)
+    texts, positions, counts = np.unique(values, return_inverse=True, return_counts=True)
+    shown = [printable(text) for text in texts.tolist()]
+    named = set(known or ())
+    counted = Counter({x: int(k) for x, k in zip(shown, counts, strict=True) if x.strip()})
+    present = {*present_labels(counted, key, notes, named)}
+    if not present:
+        raise ValueError(f"key '{key}' has no label: write some, or leave it out")
     if known is None:
-        return ids.astype(np.int64), _unique_names(unique.tolist(), key)
+        known = _unique_names([text for text in shown if text in present], key)
     position = {name: i for i, name in enumerate(known)}
-    unknown = [name for name in map(printable, unique.tolist()) if name not in position]
+    unknown = sorted(present - position.keys())
     if unknown:
         raise ValueError(f"key '{key}' holds '{unknown[0]}', which '{names_key}' does not list")
-    positions = [position[printable(name)] for name in unique.tolist()]
-    labels = np.array(positions, dtype=np.int64)[ids]
-    _check_class_count(labels, key, len(known))
+    labels = np.array([position.get(text, -1) for text in shown], dtype=np.int64)[positions]
+    _check_class_count(labels[labels >= 0], key, len(known))
     return labels, known
 
 

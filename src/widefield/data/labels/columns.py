@@ -19,7 +19,7 @@ from widefield.data.labels.text import (
     present_labels,
     separator_of,
 )
-from widefield.data.table import Table, Target
+from widefield.data.table import Table, Target, classes_note
 
 Classes = tuple[NDArray[np.int64], tuple[str, ...]]
 """Class ids, int64 [n], -1 for no label, and class names."""
@@ -124,6 +124,7 @@ def read_tasks(
             left_out.append(task)
         else:
             found[task] = read
+    notes += [classes_note(task, *read) for task, read in found.items()]
     if left_out:
         notes.append(f"columns without classes, left out: {', '.join(left_out)}")
     return Table(
@@ -140,27 +141,45 @@ def _read_column(
     """Return the classes of a column; None if it holds none."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if pa.types.is_floating(column.type):
+        column = _whole(column)
     if names is not None or pa.types.is_integer(column.type):
-        return _from_integers(column, task, names)
+        return _from_integers(column, task, names, notes)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return _from_text(column, task, notes)
     if pa.types.is_boolean(column.type):
-        return _from_integers(column.cast(pa.int64()), task, ("false", "true"))
+        return _from_integers(column.cast(pa.int64()), task, ("false", "true"), notes)
     return None
 
 
-def _from_integers(
-    column: pa.ChunkedArray, task: str, names: tuple[str, ...] | None
-) -> Classes | None:
-    ids = np.asarray(pc.fill_null(column, -1)).astype(np.int64)
-    present = ids[ids >= 0]
-    if not len(present):
-        return None
-    known = None if names is None else np.array(names)
+def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return floats as integers if they are few different whole numbers.
+
+    pandas converts integers to floats in a column with missing values.
+    """
+    numbers = pc.if_else(pc.is_nan(column), None, column)
+    if len(numbers.unique()) > MOST_CLASSES:
+        return column
     try:
-        _, classes = as_labels(present, task, len(present), known, f"{task}_classes")
-    except ValueError:
+        return numbers.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return column
+
+
+def _from_integers(
+    column: pa.ChunkedArray, task: str, names: tuple[str, ...] | None, notes: list[str]
+) -> Classes | None:
+    try:  # of unsigned integers too, which have no -1
+        ids = pc.fill_null(column.cast(pa.int64()), -1).to_numpy().copy()
+        known, found = None if names is None else np.array(names), list[str]()
+        present = ids[ids >= 0]
+        if not len(present):
+            return None
+        read, classes = as_labels(present, task, len(present), known, f"{task}_classes", found)
+    except (pa.ArrowInvalid, ValueError):
         return None
+    notes += found
+    ids[ids >= 0] = read
     return np.maximum(ids, -1), classes
 
 

@@ -20,7 +20,7 @@ from widefield.data.labels.text import (
     present_labels,
     text_of,
 )
-from widefield.data.table import Table, TargetKind, listed_classes
+from widefield.data.table import Table, TargetKind, classes_note
 
 DECISION, EXCLUDE = "decision", "exclude"
 """Column of a saved decision on each example, and the decision that leaves it out."""
@@ -119,9 +119,7 @@ class LabelTable(Table):
 def _notes_on(table: Table) -> Iterable[str]:
     """Return what each task was taken for, with its classes and their counts."""
     for task, ids in table.labels.items():
-        missing = int((ids < 0).sum())
-        end = f"; {missing} examples without a label" if missing else ""
-        yield f"classes of {task!r}: {listed_classes(ids, table.classes[task])}{end}"
+        yield classes_note(task, ids, table.classes[task])
     for task, target in table.targets.items():
         yield target.note(task, in_table=True)
 
@@ -328,9 +326,14 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
         ValueError: a path matches no example, or no example has all labels.
     """
     found = table.of_examples(examples.names, base)
+    own = {classes_note(task, ids, examples.classes[task]) for task, ids in examples.labels.items()}
     labeled_examples = replace(
-        examples, labels=found.labels, classes=found.classes, targets=found.targets
-    ).with_notes(*found.notes)
+        examples,
+        labels=found.labels,
+        classes=found.classes,
+        targets=found.targets,
+        notes=(*(note for note in examples.notes if note not in own), *found.notes),
+    )
     rows = np.flatnonzero(found.known().all(0))
     n = len(examples.names)
     if unlabeled or len(rows) == n:

@@ -3,7 +3,7 @@
 import math
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
@@ -22,9 +22,14 @@ MOST_CLASSES = 20
 """Distinct numbers that can be classes, chosen by hand."""
 
 
-def present_labels(counts: Counter[str], task: str, notes: list[str]) -> Counter[str]:
-    """Return the labels that are not missing, and note those that are."""
-    missing = _missing(counts)
+def present_labels(
+    counts: Counter[str], task: str, notes: list[str], named: Collection[str] = ()
+) -> Counter[str]:
+    """Return the labels that are not missing, and note those that are.
+
+    Those of `named` are classes whatever their text.
+    """
+    missing = _missing(counts) - {*named}
     found = Counter({label: count for label, count in counts.items() if label in missing})
     if found:
         texts = ", ".join(map(repr, sorted(found)))

@@ -13,6 +13,7 @@ from widefield.core.names import printable
 from widefield.data.decode.eight_bits import UNIT, to_8_bits
 from widefield.data.examples import Examples
 from widefield.data.labels.arrays import described, read_label_arrays
+from widefield.data.labels.text import text_of
 from widefield.data.readers.npz import read_arrays
 from widefield.data.readers.recordings import of_array, of_pack, split_at
 
@@ -62,12 +63,19 @@ def _as_array(key: str, value: Array) -> NDArray[np.generic]:
         value = value.detach().cpu()
         return np.asarray(value.float() if value.is_floating_point() else value)
     array = np.asanyarray(value)
-    is_text = array.dtype == np.object_ and all(isinstance(v, str) for v in array.flat)
-    return array.astype(str) if is_text else array
+    if array.dtype != np.object_:
+        return array
+    texts = [text_of(cell) for cell in array.flat]
+    is_text = all(
+        isinstance(cell, str) or text == "" for cell, text in zip(array.flat, texts, strict=True)
+    )
+    return np.array(texts).reshape(array.shape) if is_text else array
 
 
 def read_arrays_by_key(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
     """Read arrays by key, as `.npz` files have them."""
+    if "x" not in arrays and "image" in arrays:
+        arrays = {"x" if key == "image" else key: array for key, array in arrays.items()}
     if "audio" in arrays:
         recordings = of_pack(arrays, source)
         tasks = {"class": ("labels", "classes"), "speaker": ("speakers", "speaker_names")}
@@ -102,7 +110,7 @@ def _tasks(arrays: dict[str, NDArray[np.generic]], *others: str) -> dict[str, tu
 
 
 def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
-    missing = {"labels", "classes"} - arrays.keys()
+    missing = {"labels"} - arrays.keys()
     if "images" not in arrays:
         missing |= {"offsets"} - arrays.keys()
     if missing:

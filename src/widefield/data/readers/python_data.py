@@ -3,7 +3,8 @@
 import os
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,13 +15,15 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch.utils.data import IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
+from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples, LazyFiles
 from widefield.data.labels.arrays import read_label_arrays
 from widefield.data.labels.folders import printable_path
+from widefield.data.labels.text import text_of
 from widefield.data.readers.arrays import as_pixels
 from widefield.data.readers.tables import read_table
 from widefield.data.readers.tree import sort_out, visible
@@ -38,6 +41,8 @@ def read_object(data: object) -> Examples | None:
         return read_table(data, "the table")
     if type(data).__module__.split(".")[0] == "datasets":
         return _read_hugging_face(data)
+    if isinstance(data, DataLoader):
+        raise ValueError("a DataLoader holds batches of a data set: give its .dataset")
     if isinstance(data, IterableDataset):
         raise ValueError("an IterableDataset has no stable order: give a Dataset with an index")
     if isinstance(data, torch.utils.data.Dataset):
@@ -54,6 +59,11 @@ def read_list(images: Sequence[object]) -> Examples:
     """
     if not images:
         raise ValueError("the list of images is empty: give paths or PIL images")
+    if all(isinstance(part, np.ndarray | torch.Tensor) for part in images):
+        raise ValueError(
+            "arrays stand in a list: give images and labels as {'x': x, 'class': y}, or stack "
+            "images into one array [n, H, W, C]"
+        )
     for i, image in enumerate(images):
         if not isinstance(image, str | os.PathLike | Image.Image):
             raise ValueError(
@@ -83,10 +93,60 @@ def _images_of(data: Any) -> LazyFiles:
     return LazyFiles(len(data), read)
 
 
+_IMAGE_KEYS, _LABEL_KEYS = ("image", "images", "img", "x", "pixel_values"), ("label", "labels", "y")
+"""Keys of the image and of the label in items that are mappings, in any case."""
+
+
 def _pair(item: Any) -> tuple[Any, Any]:
+    """Return the image and the label of an item; None for no label."""
+    if isinstance(item, Mapping):
+        key_of = {str(key).lower(): key for key in item}
+        image = next((key_of[key] for key in _IMAGE_KEYS if key in key_of), None)
+        if image is None:
+            raise ValueError(
+                f"items are mappings with the keys {', '.join(map(printable, map(str, item)))}: "
+                "name the image 'image', and the class 'label'"
+            )
+        label = next((key_of[key] for key in _LABEL_KEYS if key in key_of), None)
+        return item[image], None if label is None else item[label]
     if isinstance(item, tuple | list):
         return item[0], item[1] if len(item) > 1 else None
     return item, None
+
+
+def _plain(label: Any) -> Any:
+    """Return a label as a number, text or list, and as None if there is none."""
+    if isinstance(label, torch.Tensor):
+        label = label.detach().cpu().numpy()
+    if isinstance(label, np.ndarray | np.generic):
+        label = label.item() if label.size == 1 else label.tolist()
+    return "" if text_of(label) == "" and not isinstance(label, str) else label
+
+
+def _label_arrays(labels: Sequence[Any], classes: Any) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """Return the arrays `class` and `classes`, and notes on labels that are neither."""
+    plain = [_plain(label) for label in labels]
+    missing = [label == "" for label in plain]
+    if all(missing):
+        return {}, []
+    arrays: dict[str, NDArray[Any]] = {}
+    present = [label for label, gap in zip(plain, missing, strict=True) if not gap]
+    types = {type(label) for label in present}
+    if types <= {int, bool}:
+        arrays["class"] = np.array(
+            [-1 if gap else int(x) for x, gap in zip(plain, missing, strict=True)]
+        )
+    elif types == {str}:
+        arrays["class"] = np.array(plain)
+    elif (types in ({float}, {list})) and not any(missing):
+        with suppress(ValueError):  # lists of several lengths
+            arrays["class"] = np.array(plain)
+    if not arrays:
+        names = " and ".join(sorted({type(label).__name__ for label in labels}))
+        return {}, [f"labels of type {names} are not read: give integers or strings for classes"]
+    if isinstance(classes, list | tuple) and classes:
+        arrays["classes"] = np.array(classes)
+    return arrays, []
 
 
 def _read_items(data: Any) -> Examples:
@@ -113,16 +173,11 @@ def _read_items(data: Any) -> Examples:
             )
     if pixels and len(pixels) < len(data):
         raise ValueError("some items are PIL images and others arrays: give one of the two")
-    arrays: dict[str, NDArray[Any]] = {}
-    if all(isinstance(label, int | str | np.integer) for label in labels):
-        arrays["class"] = np.array(labels)
-        if isinstance(names := getattr(data, "classes", None), list | tuple) and names:
-            arrays["classes"] = np.array(names)
+    arrays, untold = _label_arrays(labels, getattr(data, "classes", None))
     tasks = {"class": ("class", "classes")} if arrays else {}
-    if not pixels:
-        return Examples(**vars(read_label_arrays(len(data), arrays, tasks)), files=_images_of(data))
-    stacked, notes = as_pixels(np.stack(pixels), "images of the data set")
-    return Examples(**vars(read_label_arrays(len(data), arrays, tasks, notes)), pixels=stacked)
+    stacked, notes = as_pixels(np.stack(pixels), "images of the data set") if pixels else (None, ())
+    table = read_label_arrays(len(data), arrays, tasks, (*notes, *untold))
+    return Examples(**vars(table), pixels=stacked, files=None if pixels else _images_of(data))
 
 
 def _is_folder(data: Any) -> bool:
