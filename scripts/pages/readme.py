@@ -43,13 +43,13 @@ def summary() -> str:
 
 def all_images() -> str:
     """Return the class accuracy of each method on all 50,000 images."""
-    default = [(f"{study_id}-50000", arm, shown) for study_id, arm, shown in DEFAULT]
     name = "equal-time-50000"
-    rows = [
-        [shown, *(_cell(study_id, arm, "plain", "class", ending) for ending in KINDS.values())]
-        for study_id, arm, shown in [*default, *((name, arm, arm) for arm in _methods(name))]
-    ]
-    return table(["", *KINDS], [row for row in rows if any(row[1:])])
+    cells = {
+        method: [_cell(name, method, "plain", "class", ending) for ending in KINDS.values()]
+        for method in _methods(name)
+    }
+    rows = [[method, *values] for method, values in cells.items() if any(values)]
+    return table(["", *KINDS], rows)
 
 
 def dictionary() -> str:
@@ -61,11 +61,10 @@ def dictionary() -> str:
         "kNN, wide": "class by neighbors, wide",
     }
     rows = [
-        [arm, size, *(_cell(study_id, arm, "plain", name, "") for name in measures.values())]
-        for size, study_id in (("5,000", "dictionary"), ("50,000", "dictionary-50000"))
-        for arm in _methods(study_id)
+        [arm, *(_cell("dictionary", arm, "plain", name, "") for name in measures.values())]
+        for arm in _methods("dictionary")
     ]
-    return table(["", "images", *measures], [row for row in rows if any(row[2:])])
+    return table(["", *measures], rows)
 
 
 def _methods(name: str) -> list[str]:
