@@ -165,11 +165,16 @@ def test_peaks_above_full_scale_are_scaled_down(tmp_path: Path, peak: float) -> 
         assert np.abs(x.clip(-1, 1) / 1 - x / peak).max() > 0.05  # the former rule
 
 
-@pytest.mark.parametrize("peak", [1e-9, 3e-6, 1e-4])
-def test_sounds_too_quiet_for_16_bits_are_refused_with_the_remedy(
-    tmp_path: Path, peak: float
-) -> None:
-    soundfile.write(tmp_path / "a.wav", peak / 0.3 * tone(), RATE, subtype="FLOAT")
+@pytest.mark.parametrize("peak", [3e-6, 1e-4])
+def test_sounds_too_quiet_for_16_bits_are_raised_and_told(tmp_path: Path, peak: float) -> None:
+    x = peak / 0.3 * tone()
+    soundfile.write(tmp_path / "a.wav", x, RATE, subtype="FLOAT")
+    np.testing.assert_allclose(read(tmp_path / "a.wav"), 256 * x, atol=1e-4)
+    assert "are raised by 48 dB" in " ".join(open_dataset(tmp_path).notes)
+
+
+def test_sounds_too_quiet_for_24_bits_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", 1e-9 / 0.3 * tone(), RATE, subtype="FLOAT")
     with pytest.raises(ValueError, match="is silent") as caught:
         open_dataset(tmp_path)
     assert "multiply all files by one factor" in str(caught.value)
