@@ -69,7 +69,7 @@ def test_an_encoder_is_given_by_name_or_whole() -> None:
 
 def test_a_stem_that_the_encoder_lacks_is_refused_before_the_run_begins(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'mobilenetv3_small_050' has no small stem"):
-        plan("photos", encoder="mobilenetv3_small_050", stem="small", **SMALL)
+        plan("photos", **SMALL | {"encoder": "mobilenetv3_small_050", "stem": "small"})
 
 
 def test_what_pretrain_returned_stands_for_the_run(tmp_path: Path) -> None:
