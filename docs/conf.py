@@ -54,7 +54,7 @@ templates_path: list[str] = []
 
 TUTORIALS = "photos pretrained_vit sounds audit own_loop"
 GUIDES = "first_hour data scale cluster audio start explore classify audit readout tools lightning"
-REFERENCE = "methods views losses recipe recipes head promises papers glossary"
+REFERENCE = "methods views losses recipe recipes dictionary head promises papers glossary"
 DEVELOPMENT = "architecture versions studies notebook"
 
 

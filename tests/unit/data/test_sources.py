@@ -165,7 +165,7 @@ def test_what_is_no_data_is_told_what_is(tmp_path):
         name = type(data).__name__
         with pytest.raises(ValueError, match=f"cannot read data from {name}; {whole}.*stack"):
             open_dataset(data)
-    with pytest.raises(ValueError, match="arrays stand in a list: .* or stack images into one"):
+    with pytest.raises(ValueError, match=r"arrays stand in a list: .* or stack images into one"):
         open_dataset([np.zeros((8, 8, 3), np.uint8)])
     ours = open_dataset("photos", max_examples=16)
     with pytest.raises(ValueError, match=r"cannot read data from Dataset; .* give its arrays\(\)"):
