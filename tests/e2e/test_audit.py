@@ -205,7 +205,7 @@ class Broken(nn.Module):
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [("rank", r"returned shape .* \[B, D\]"), ("nan", "are NaN or infinite")],
+    [("rank", r"returns a tensor .*: return features \[B, D\]"), ("nan", "are NaN or infinite")],
 )
 def test_modules_that_cannot_be_audited(place: Path, wrong: str, message: str) -> None:
     with pytest.raises(ValueError, match=message) as refused:
