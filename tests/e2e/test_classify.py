@@ -94,7 +94,11 @@ def test_floors_and_calibration_stand_beside_the_accuracy(command: Command) -> N
     assert "which is within chance" in said
     assert "points above the most frequent class (33.3 %)" in said
     checked = command.json(*words, "b.csv")["cross_validation"]
-    assert checked["floors"].keys() == {"raw pixels", "the most frequent class"}
+    assert checked["floors"].keys() == {
+        "raw pixels",
+        "a dictionary of patches",
+        "the most frequent class",
+    }
     assert 0 < checked["calibration_error"] < 0.5
     assert 0.5 < checked["confidence"] <= 1
     page = Path("a.html").read_text()
