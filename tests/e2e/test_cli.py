@@ -67,7 +67,7 @@ def test_probe(run: Path, command: Command) -> None:
     for task in found["tasks"].values():
         assert 0 <= task["low"] <= task["accuracy"] <= task["high"] <= 1
         assert 0 <= task["knn"] <= 1
-        assert task["floor"].keys() == {"pixels", "random", "majority"}
+        assert task["floor"].keys() == {"pixels", "random", "dictionary", "majority"}
 
 
 def test_probe_says_when_the_images_were_trained_on(run: Path, command: Command) -> None:

@@ -74,7 +74,7 @@ def test_every_command_takes_sounds(sounds: Path, trained: Path, command: Comman
     data = sounds / "data"
     probe = command.json("probe", trained, f"{data}:test+background")
     assert probe["tasks"].keys() == {"class", "background"}
-    assert probe["tasks"]["class"]["floor"].keys() == {"pixels", "random", "majority"}
+    assert probe["tasks"]["class"]["floor"].keys() == {"pixels", "random", "dictionary", "majority"}
     command.text("embed", trained, data, "--out", sounds / "e.npz")
     with np.load(sounds / "e.npz") as saved:
         assert saved["features"].shape == (96, 128)
@@ -92,6 +92,7 @@ def test_classify_compares_with_untrained_networks_and_the_spectrogram(
     floors = found.floors
     assert floors.keys() == {
         "the raw spectrogram",
+        "a dictionary of patches",
         "the untrained network",
         "the most frequent class",
     }
@@ -104,7 +105,12 @@ def test_classify_compares_with_untrained_networks_and_the_spectrogram(
     assert control.floors["the untrained network"].verdict != "higher"
     level = {path: float(len(name)) + 0.1 * i for i, (path, name) in enumerate(labels.items())}
     numbers = widefield.classify(trained, sounds / "data", labels=level, quiet=True)
-    assert [*numbers.floors] == ["the raw spectrogram", "the untrained network", "the mean"]
+    assert [*numbers.floors] == [
+        "the raw spectrogram",
+        "a dictionary of patches",
+        "the untrained network",
+        "the mean",
+    ]
 
 
 def test_an_audit_plants_sounds(
@@ -282,7 +288,12 @@ def test_floors_of_sounds_and_windows_can_be_had() -> None:
             half["kind"] = np.arange(24) % 2
         for encoder in ("pixels", "random"):
             report = widefield.probe(encoder, held, train_data=fit, quiet=True)
-            assert report.tasks["kind"].floor.keys() == {"pixels", "random", "majority"}
+            assert report.tasks["kind"].floor.keys() == {
+                "pixels",
+                "random",
+                "dictionary",
+                "majority",
+            }
 
 
 def test_a_folder_for_timm_of_an_encoder_of_spectrograms_is_refused(tmp_path: Path) -> None:

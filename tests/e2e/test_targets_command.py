@@ -76,7 +76,7 @@ def test_probe_beside_classes(command: Command) -> None:
     error = level["mean_absolute_error"]
     mean = level["floor"]["mean"]["mean_absolute_error"]
     assert error[2] < mean[1]
-    assert set(level["floor"]) == {"pixels", "random", "mean"}
+    assert set(level["floor"]) == {"pixels", "random", "dictionary", "mean"}
     assert level["floor"]["mean"]["score"][0] <= 0
     assert luck["score"][0] < 0.2  # the control: nothing in the picture tells it
     assert set(findings["average_precision"]) == {"bar", "spot"}

@@ -49,7 +49,7 @@ def test_every_command_takes_windows(
     probe = command.json("probe", trained, data)
     score = probe["tasks"]["activity"]
     assert 0 <= score["accuracy"] <= 1
-    assert score["floor"].keys() == {"pixels", "random", "majority"}
+    assert score["floor"].keys() == {"pixels", "random", "dictionary", "majority"}
     command.text("embed", trained, sensors / "w.npz", "--out", sensors / "e.npz")
     with np.load(sensors / "e.npz") as saved:
         assert saved["features"].shape == (240, 256)

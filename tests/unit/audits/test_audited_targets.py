@@ -64,7 +64,11 @@ def test_an_audit_has_a_row_for_each_target(
     assert list(found.tasks) == ["level", "findings", "luck"]
     assert found.tasks["level"].measure == "R2"
     assert found.tasks["findings"].measure == "mean average precision"
-    assert {found.tasks[t].floor_of for t in ("level", "findings")} <= {"pixels", "random"}
+    assert {found.tasks[t].floor_of for t in ("level", "findings")} <= {
+        "pixels",
+        "random",
+        "dictionary",
+    }
     assert found.tasks["level"].floor > 0.8
     assert found.tasks["level"].stages
     luck_task = found.tasks["luck"]
