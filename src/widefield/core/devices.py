@@ -10,11 +10,11 @@ from torch import Tensor, nn
 CPU = torch.device("cpu")
 
 
-def full_precision(device: torch.device) -> AbstractContextManager[object]:
+def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     """Return a context without autocast; devices without autocast, as `meta`, have none to leave.
 
     Example:
-        >>> with torch.autocast("cpu", dtype=torch.bfloat16), full_precision(CPU):
+        >>> with torch.autocast("cpu", dtype=torch.bfloat16), without_autocast(CPU):
         ...     (torch.ones(1, 1) @ torch.ones(1, 1)).dtype
         torch.float32
     """

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from widefield.core.devices import full_precision
+from widefield.core.devices import without_autocast
 from widefield.core.hardware import limited_threads
 from widefield.core.types import Size
 
@@ -34,7 +34,7 @@ _SIDE = 6
 # Chosen by hand: 27 x 27 patches of CIFAR's images, and 32 x 32 of those of 224 pixels.
 _POSITIONS = 32
 """Patches in a row, about, at most."""
-# Means over three patches lose little, and later layers cost a ninth.
+# Chosen by hand: later layers cost a ninth.
 _POOL = 3
 """Rows and columns of patches whose features are averaged."""
 # Chosen by hand, after 2 x 2 and 3 x 3 were tried on images of 32 pixels.
@@ -63,7 +63,7 @@ _VALUES = 2**24
 """Largest number of values of all patches: there are fewer where they have many channels."""
 _PART = 20_000
 """Patches that k-means assigns at a time."""
-# The maps of 16 images stay in a processor's cache: three times as fast as those of 256.
+# The maps of 16 images stay in a processor's cache, so that they take less time than those of 256.
 _IMAGES = 16
 """Images whose maps are computed at a time."""
 
@@ -139,7 +139,7 @@ class PatchDictionary(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the mean features [B, 2 N, h, w] of normalized inputs [B, C, H, W], in float32."""
-        with torch.no_grad(), full_precision(x.device):
+        with torch.no_grad(), without_autocast(x.device):
             x = x.float()
             if x.device.type != "cpu" or torch.compiler.is_compiling():
                 return self._features(x)
@@ -196,7 +196,7 @@ class CellFeatures(nn.Module):
 
     def forward(self, f: Tensor) -> Tensor:
         """Return k in float32."""
-        with full_precision(f.device):
+        with without_autocast(f.device):
             return (cell_roots(f) - self.center.float()) @ self.directions.float()
 
 
