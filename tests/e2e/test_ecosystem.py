@@ -22,6 +22,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose encoder timm can build."""
     out = tmp_path_factory.mktemp("ecosystem") / "run"
     settings = {"epochs": 1, "max_examples": 64, "batch_size": 32, "stem": "native", "quiet": True}
+    settings["encoder"] = "resnet-tiny"
     return widefield.pretrain("photos+digits", out=out, **settings).run
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from torch import Tensor, nn
 
-from widefield.core.devices import device_of
+from widefield.core.devices import device_of, on_device
 from widefield.core.errors import option
 from widefield.core.form import ANY_FORM, Form, InputSpec
 from widefield.core.hardware import choose_device
@@ -201,8 +201,10 @@ class FeatureExtractor:
         """Check on two examples, before long work, that the encoder has these features."""
         images = dataset.images[:2]
         if self.encoder is not None and not isinstance(self.encoder, Encoder):
-            batch = image_batch(images.repeat(2, 0)[:2], device_of(self.encoder))
-            feature_width(self.name, self.encoder, batch)
+            device = choose_device("auto")
+            with on_device(self.encoder, device):
+                batch = image_batch(images.repeat(2, 0)[:2], device)
+                feature_width(self.name, self.encoder, batch)
         if self.kind != "wide" or self.readout is not None:
             self.features(images)
             return
