@@ -20,9 +20,9 @@ from PIL import Image
 from torchvision.transforms import RandomResizedCrop
 
 from widefield.core.cpus import usable_cpus
+from widefield.core.hardware import limited_threads
 from widefield.core.types import Crop
 from widefield.data import Loader, open_dataset
-from widefield.train.threads import limited_threads
 
 from .command import Result, command
 from .timing import steady_ratio, turn_by_turn

@@ -101,7 +101,7 @@ def test_all_pictures_are_explored_and_those_with_a_label_checked(
     Path("labels.csv").write_text("\n".join(["path,label", *lines]) + "\n")
     words = ("explore", "pixels", "pictures", "--labels", "labels.csv", "--tables", "found")
     said = command.text(*words, "--out", "page.html")
-    assert "kNN accuracy 98.3 % on the 60 labeled images" in said
+    assert "kNN accuracy of label 98.3 % on the 60 labeled images" in said
     assert pq.read_table("found/suspects.parquet")["path"].to_pylist() == ["00.png"]
     assert pq.read_table("found/suspects.parquet")["neighbors_say"].to_pylist() == ["red"]
     assert len(pq.read_table("found/clusters.parquet")) == COUNT

@@ -10,13 +10,13 @@ import pytest
 import safetensors.torch
 import timm
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import widefield
 from commands import Command
 from runs import Killed, assert_same, die_at, images
 from widefield.encoders import build_encoder, save_encoder_file
-from widefield.inference import features as inference
+from widefield.inference.features import FeatureExtractor
 from widefield.methods.distill import teacher_rows
 from widefield.workflows.embed import embed
 
@@ -76,13 +76,13 @@ def test_a_killed_run_ends_as_one_that_was_not(
 ) -> None:
     """Also that a teacher sees each example once, and is not needed to resume."""
     seen: list[int] = []
-    encode = inference.encode
+    features = FeatureExtractor.features
 
-    def counted(encoder: nn.Module, x: Any, *rest: Any, **named: Any) -> Tensor:
-        seen.append(len(x))
-        return encode(encoder, x, *rest, **named)
+    def counted(teacher: FeatureExtractor, inputs: Any, **named: Any) -> Tensor:
+        seen.append(len(inputs))
+        return features(teacher, inputs, **named)
 
-    monkeypatch.setattr(inference, "encode", counted)
+    monkeypatch.setattr(FeatureExtractor, "features", counted)
     with pytest.raises(Killed):
         widefield.pretrain(
             "data.npz", out="killed", on_step=die_at(3), teacher="one.safetensors", **RUN

@@ -85,10 +85,11 @@ def resolve(
         >>> context = RunContext(examples=500, inputs=InputSpec(), device=cpu, memory=memory)
         >>> recipe, notes = resolve("default", {"epochs": 50}, context)
         >>> recipe.method.name, recipe.batch_size, recipe.encoder.name
-        ('row-contrast', 64, 'resnet-tiny')
+        ('row-contrast', 64, 'dictionary-tiny')
         >>> for note in notes:
-        ...     print(note)
+        ...     print(note.partition(";")[0])
         method row-contrast, the default from 40 epochs on: method sets another
+        learning rate 0.02, the default for networks with batch norm
         batch size 64, because there are few examples: batch_size sets another
     """
     unset = _unset(recipe, overrides)
