@@ -4,6 +4,7 @@ import json
 import statistics
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 import widefield
-from studies.study import Arm, Measured, Scale, cpu_study, percent
-from studies.trained import Sets, Trained, accuracies, accuracy_of_others, features, labeled
+from studies.study import Arm, Finding, Measured, Scale, SeedRuns, cpu_study, percent
+from studies.trained import Sets, Trained, accuracies, accuracy_of_others, features, labeled, probes
 from widefield.data import Dataset
 from widefield.encoders import load_encoder
 from widefield.probes.features import Pixels
@@ -193,4 +194,64 @@ START_LABELS = cpu_study(
     measure=five_labels,
 )
 
-STUDIES = [START_TABLE, START_CHOICES, START_LABELS]
+PAIRS = tuple(
+    (start, target) for start in STARTS for target in ("cifar10+digits", "mnist", "photos")
+)
+RETENTION = {"retention": {}, "no retention": {"retention": 0.0}}
+
+
+def kept(trained: Trained) -> Measured:
+    """Return the accuracy of every task of start and adapted encoder, pooled and wide."""
+    assert trained.folder is not None
+    sets, found = trained.test_sets(), _verdict(trained.folder)
+    start = replace(trained, folder=trained.folder / "init")
+    for name, which in {"frozen": start, "adapted": trained}.items():
+        found |= {f"{name}: {measure}": value for measure, value in probes(which, sets).items()}
+    return found
+
+
+def _gains(runs: SeedRuns, which: str) -> list[float]:
+    """Return adapted minus frozen of every pair, task and readout of these arms."""
+    return [
+        values[f"adapted: {key}"] - values[measure]
+        for arm, values in runs.items()
+        if arm.startswith(f"{which}: ")
+        for measure in values
+        if measure.startswith("frozen: ")
+        for key in [measure.removeprefix("frozen: ")]
+    ]
+
+
+START_RETENTION = cpu_study(
+    id="retention",
+    question="Does a run from an encoder with the defaults lose what the encoder knew?",
+    cpu=Scale(images=20_000, epochs=48, minutes=60, probed=2000),
+    arms={
+        f"{name}: {start} @ {target}": Arm(
+            data=target,
+            settings={"method": "view-contrast", **settings},
+            start=STARTS[start],
+            images=2000,
+            epochs=6 / 48,
+        )
+        for start, target in PAIRS
+        for name, settings in RETENTION.items()
+    },
+    measure=kept,
+    findings=(
+        Finding(
+            id="retention-loses-nothing",
+            criterion="at the defaults, no accuracy of any pair, pooled or wide, is more than a "
+            "point below that of the frozen encoder",
+            value=lambda runs: min(_gains(runs, "retention")) + 1,
+        ),
+        Finding(
+            id="retention-helps",
+            criterion="the largest loss of a pair is a point or more smaller than at retention 0",
+            value=lambda runs: min(_gains(runs, "retention")) - min(_gains(runs, "no retention")),
+            at_least=1.0,
+        ),
+    ),
+)
+
+STUDIES = [START_TABLE, START_CHOICES, START_LABELS, START_RETENTION]
