@@ -187,12 +187,7 @@ class CellFeatures(nn.Module):
         with torch.no_grad(), limited_threads(1):
             x = torch.cat([cell_roots(f) for f in maps]).double()
             self.center.copy_(x.mean(0))
-            x -= x.mean(0)
-            values, vectors = torch.linalg.eigh(x.T @ x / len(x))
-            width = self.directions.shape[1]
-            values, vectors = values.flip(0)[:width], vectors.flip(1)[:, :width]
-            varies = values > max(_NEGLIGIBLE * float(values[0]), torch.finfo(x.dtype).tiny)
-            self.directions.copy_(vectors * torch.where(varies, values, torch.inf).rsqrt())
+            self.directions.copy_(whitened_directions(x - x.mean(0), self.directions.shape[1]))
 
     def forward(self, f: Tensor) -> Tensor:
         """Return k in float32."""
@@ -205,6 +200,18 @@ def cell_roots(f: Tensor) -> Tensor:
     cells = (1, CELLS**2) if f.shape[2] == 1 else (CELLS, CELLS)
     # The root makes features that are mostly near 0, and large on few examples, more even.
     return functional.adaptive_avg_pool2d(f.float(), cells).flatten(1).sqrt()
+
+
+def whitened_directions(x: Tensor, width: int) -> Tensor:
+    """Return V [K, width] of the class above for rows x [n, K] of mean 0."""
+    few = len(x) < x.shape[1]  # then x x^T is smaller, and has the same eigenvalues
+    values, vectors = torch.linalg.eigh((x @ x.T if few else x.T @ x) / len(x))
+    values, vectors = values.flip(0)[:width], vectors.flip(1)[:, :width]
+    varies = values > max(_NEGLIGIBLE * float(values[0]), torch.finfo(x.dtype).tiny)
+    scale = torch.where(varies, values, torch.inf).rsqrt()
+    if few:  # x^T u has the length sqrt(n lambda)
+        vectors = x.T @ vectors * (scale / len(x) ** 0.5)
+    return functional.pad(vectors * scale, (0, width - vectors.shape[1]))
 
 
 def _geometry(length: int) -> tuple[int, int, int]:

@@ -20,6 +20,7 @@ from widefield.encoders.dictionary import (
     sample_patches,
     soft_threshold,
     spherical_k_means,
+    whitened_directions,
     zca,
 )
 from widefield.encoders.grid import filter_shape, grid_means, grid_of, patch_features
@@ -127,6 +128,23 @@ def test_cells_are_whitened_roots_of_means() -> None:
     for n, (i, j) in enumerate(itertools.product(range(3), range(3))):
         mean = maps[:, :, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2].mean((2, 3)).sqrt()
         torch.testing.assert_close(roots.unflatten(1, (-1, 9))[:, :, n], mean)
+
+
+@pytest.mark.parametrize(("n", "rank"), [(200, 30), (25, 24), (10, 9), (200, 3)])
+def test_directions_are_leading_eigenvectors_of_the_covariance(n: int, rank: int) -> None:
+    """Also of fewer examples than features, of fewer than directions, and of low rank."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(n, rank, generator=generator, dtype=torch.float64)
+    x = x @ torch.randn(rank, 30, generator=generator, dtype=torch.float64)
+    x -= x.mean(0)
+    found = whitened_directions(x, 12)
+    assert found.shape == (30, 12)
+    values, vectors = torch.linalg.eigh(x.T @ x / n)
+    count = min(12, rank)
+    expected = vectors.flip(1)[:, :count] / values.flip(0)[:count].sqrt()
+    signs = (found[:, :count] * expected).sum(0).sign()  # of an eigenvector either is right
+    torch.testing.assert_close(found[:, :count] * signs, expected)
+    assert not found[:, count:].any()
 
 
 def test_a_dictionary_depends_on_inputs_and_seed_alone() -> None:
