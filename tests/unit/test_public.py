@@ -47,44 +47,6 @@ def test_modules_do_not_depend_on_what_was_used_before() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-USER = """
-import torch
-import widefield
-from widefield.losses import nt_xent
-from widefield.methods import PairLoss, SimCLRConfig
-from widefield.views import build_views
-
-loss: torch.Tensor = nt_xent(torch.eye(4), torch.eye(4), temperature=0.1)
-head = widefield.PerExampleHead(examples=10, dim=4)
-method = PairLoss(projector=torch.nn.Identity(), loss=widefield.losses.spectral_in_ball)
-policy = build_views("expert")
-simclr: torch.nn.Module = widefield.methods.SimCLR(128, temperature=0.2)
-recipe = widefield.make_recipe(method=SimCLRConfig(temperature=0.2), epochs=3)
-done = widefield.pretrain("photos", out="run", epochs=3, temperature=0.1, recipe=recipe)
-health: str = done.health.verdict
-"""
-
-WRONG = {
-    'widefield.pretrain("photos", out="run", epoch=3)': 'Unexpected keyword argument "epoch"',
-    'widefield.pretrain("photos", out="run", epochs="3")': "incompatible type",
-    'widefield.plan("photos", precision="bf61")': "incompatible type",
-}
-
-
-def test_a_users_type_checker_agrees(tmp_path: Path) -> None:
-    """What is right passes under --strict, and each wrong line is named."""
-    (tmp_path / "user.py").write_text(USER + "\n".join(WRONG) + "\n")
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "user.py"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    first = len(USER.splitlines()) + 1
-    errors = [line for line in done.stdout.splitlines() if ": error:" in line]
-    assert [int(line.split(":")[1]) for line in errors] == [first, first + 1, first + 2], (
-        done.stdout
-    )
-    for line, message in zip(errors, WRONG.values(), strict=True):
-        assert message in line
-
-
 @pytest.mark.parametrize("module", [losses, methods, views])
 def test_public_modules_have_a_forward(module: object) -> None:
     for name in dir(module):
