@@ -114,7 +114,9 @@ def _canvas(prefix: str) -> Iterator[tuple["Figure", "Axes"]]:
     ):
         figure = Figure(figsize=(4.2, 2.4))
         # Margins that fit the labels of every figure: to compute them takes as long as to draw.
-        axes = figure.add_axes((0.17, 0.2, 0.81, 0.77))
+        axes = figure.add_axes((0.17, 0.2, 0.81, 0.71))
+        # Of smaller and larger numbers, the power of ten is written once, above the axis.
+        axes.ticklabel_format(axis="y", scilimits=(-3, 4))
         axes.grid(axis="y", color=_INK, alpha=0.15, linewidth=0.8)
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(length=0)
