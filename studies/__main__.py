@@ -1,4 +1,4 @@
-"""The command: `python -m studies list | run ID... | page`."""
+"""The command: `python -m studies list | run ID... | judge ID... | page`."""
 
 import argparse
 import json
@@ -48,6 +48,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--dry-run", action="store_true", help="print the runs and their time")
     run.add_argument("--anew", action="store_true", help="drop the results that are there")
     run.set_defaults(call=_run)
+    again = commands.add_parser("judge", help="decide findings again, from the runs that are kept")
+    again.add_argument("ids", nargs="+", metavar="ID", help="of a study or finding; all for all")
+    again.add_argument("--results", type=Path, default=runner.RESULTS)
+    again.set_defaults(call=_judge)
     written = commands.add_parser("page", help="write docs/studies.md from the results")
     written.set_defaults(call=lambda args: page.write())
     return parser
@@ -66,7 +70,11 @@ def _run(args: argparse.Namespace) -> None:
     check_name("scale", args.scale, SCALES)
     if args.processes < 1:
         raise ValueError(f"--processes must be 1 or more, got {args.processes}")
-    packs = generated(args.work / "generated") if args.scale == "tiny" else Packs(args.data)
+    packs = (
+        generated(args.work / "generated")
+        if args.scale == "tiny"
+        else Packs(args.data, args.work / "drawn")
+    )
     own = {name: _own_command(name) for name in args.ids}
     commands = [command for command in own.values() if command]
     chosen = _chosen([name for name, command in own.items() if not command], args.scale)
@@ -80,6 +88,14 @@ def _run(args: argparse.Namespace) -> None:
             raise ValueError(f"{command} failed")
     for study in chosen:
         _run_one(study, args, packs)
+
+
+def _judge(args: argparse.Namespace) -> None:
+    """Rewrite what follows from the runs of a study in each of its results."""
+    names = list(registry.studies()) if args.ids == ["all"] else args.ids
+    for study in map(registry.study, names):
+        for path in sorted(args.results.glob(f"{study.id}.*.json")):
+            runner.write(path, runner.judged(study, runner.read(path)))
 
 
 def _own_command(name: str) -> str | None:
@@ -138,9 +154,7 @@ def _run_one(study: Study, args: argparse.Namespace, packs: Packs) -> None:
     folder = runner.FIGURES if args.results == runner.RESULTS else args.results
     drawn = runner.draw(study, args.scale, packs=packs, work=args.work, folder=folder)
     for name, verdict in kept.content.get("findings", {}).items():
-        half = verdict["half_width"]
-        spread = "" if half is None else f" ± {half:g}"
-        print(f"{name}: {verdict['verdict']} ({verdict['mean']:g}{spread})")
+        print(f"{name}: {verdict['verdict']} ({page.size_of(verdict)})")
     print(f"{study.id}: {kept.path}" + (f" and {drawn}" if drawn else ""))
 
 

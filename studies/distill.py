@@ -36,7 +36,8 @@ def accuracy(trained: Trained) -> Measured:
     is_teacher = (trained.arm.settings or {}).get("encoder") == NETWORK
     encoder = load(f"{trained.folder}@{NETWORK}") if is_teacher else trained.encoder
     most = IMAGES if trained.scale.arms is None else trained.images
-    specs = (trained.packs.spec("cifar10", split) for split in ("train", "test"))
+    packs, drawn = trained.packs, trained.seed
+    specs = packs.spec("cifar10", "train", drawn=drawn), packs.spec("cifar10", "test")
     train, test = (open_dataset(spec, max_examples=most) for spec in specs)
     found = accuracies(encoder, (train, test))
     time = ("processor seconds",) if trained.folder else ()

@@ -11,16 +11,21 @@ SPOKEN_RATE, NOISE_RATE = 8000, 16_000  # Hz
 class Packs:
     """A folder with NAME_train.npz and NAME_test.npz for each data set, as docs/studies.md says.
 
+    `drawn` gets their copies in other orders; default: a folder in theirs.
+
     Example:
         >>> Packs(Path("data")).spec("cifar10+digits", "test", check=False)
         'data/cifar10_test.npz+digits'
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, drawn: Path | None = None) -> None:
+        self.folder, self.drawn = folder, drawn or folder / "drawn"
 
-    def spec(self, data: str, split: str, *, check: bool = True) -> str:
+    def spec(self, data: str, split: str, *, drawn: int | None = None, check: bool = True) -> str:
         """Return the data of one split, as `widefield.pretrain` takes it.
+
+        With a seed `drawn`, a file has its examples in an order that the seed draws, so that a part
+        of them is another for every seed.
 
         Raises:
             ValueError: the file is not there.
@@ -29,11 +34,22 @@ class Packs:
         if name == "photos":
             return f"photos:{split}{plus}{planted}"
         if name != "fsdd":
-            return f"{self.file(f'{name}_{split}', check=check)}{plus}{planted}"
+            file = self.file(f"{name}_{split}", check=check)
+            return f"{file if drawn is None else self._in_order(file, drawn)}{plus}{planted}"
         if planted:
             noise = self.file("noise", check=check)
             planted = planted.replace("background", f"background:source={noise}")
-        return f"{self.file(name, check=check)}:{split}{plus}{planted}"
+        file = self.file(name, check=check)
+        file = file if drawn is None else self._in_order(file, drawn)
+        return f"{file}:{split}{plus}{planted}"
+
+    def _in_order(self, file: Path, seed: int) -> Path:
+        """Return a copy of a file whose examples are in an order drawn by a seed."""
+        path = self.drawn / f"{file.stem}.{seed}.npz"
+        if not path.exists():
+            with np.load(file) as arrays:
+                _save(path, **_reordered(dict(arrays), np.random.default_rng(seed)))
+        return path
 
     def file(self, name: str, *, check: bool = True) -> Path:
         """Return a file by its name without `.npz`.
@@ -60,6 +76,19 @@ def generated(folder: Path) -> Packs:
     _save(folder / "fsdd.npz", **_spoken())
     _save(folder / "noise.npz", **_noise())
     return Packs(folder)
+
+
+def _reordered(arrays: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return the arrays of a file with its examples, the entries of its labels, in random order."""
+    n = len(arrays["labels"])
+    order = rng.permutation(n)
+    moved = {k: x[order] if x.shape[:1] == (n,) else x for k, x in arrays.items()}
+    if "offsets" in arrays:  # examples of many lengths, one after the other
+        flat = "audio" if "audio" in arrays else "bytes"
+        parts = np.split(arrays[flat], arrays["offsets"][1:-1])
+        moved[flat] = np.concatenate([parts[k] for k in order])
+        moved["offsets"] = np.cumsum([0, *(len(parts[k]) for k in order)])
+    return moved
 
 
 def _save(path: Path, **arrays: np.ndarray | int) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from studies import registry
-from studies.runner import FIGURES, RESULTS, read
+from studies.runner import FIGURES, RESULTS, SUBSET, read
 from studies.study import SCALES, Measured, Study
 from studies.verdict import by_seed, interval
 from widefield.core.files import write_atomically
@@ -18,10 +18,19 @@ _COLUMNS = 12
 HEAD = """# Studies
 
 Every study is one entry of a file in `studies/`: the encoders that it trains, what it measures of
-each, and the criterion of each finding, which was committed before the result. A finding *holds*
-where the mean over the seeds reaches the size that the criterion asks for and the 95 % interval
-excludes 0. It *does not hold* where the interval lies below that size. Otherwise the runs *cannot
-tell*.
+each, and the criterion of each finding. A finding *holds* where the interval over the seeds
+excludes everything below the size asked, and *does not hold* where it lies below that size. It is
+*direction only* where the interval lies above 0 and includes the size. Otherwise the runs *cannot
+tell*. The interval is that of Holm's procedure over the findings of a study; beside the mean stands
+the half-width of the 95 % interval without correction.
+
+A finding that compares trained encoders has a gate: each of them must be above its untrained
+network on validation images, by the points that the study states, at the best of at least three
+learning rates chosen there. Where an encoder fails the gate or was run without it, the runs cannot
+tell, whatever the difference; in parentheses are its points above its untrained network, on test
+images where it has no score on others. Where the images are the same for every seed, intervals are
+of initialization and order alone. The gates, and the criteria of FD-C2, FD-T1 to T3, FL-F4, FL-M,
+NL-basins, SD-F2 and SD-T2, were set after the committed runs.
 
 `python -m studies run ID --scale cpu --data FOLDER` repeats a study. FOLDER has cifar10_train.npz,
 cifar10_test.npz, and the same of cifar100 and mnist, with arrays `images`, `labels` and `classes`,
@@ -46,16 +55,19 @@ def results(study: Study) -> tuple[str, dict[str, Any]] | None:
     return None
 
 
+def verdict(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the verdict of the study that decides a row, and `scale`; nothing where none did."""
+    found = results(registry.study(row["study"])) if "study" in row else None
+    return {} if found is None else {"scale": found[0], **found[1]["findings"][row["id"]]}
+
+
 def status(row: dict[str, Any]) -> str:
     """Return what is known of a row of docs/papers.yaml."""
-    if "study" not in row:
-        return str(row.get("status", "not run"))
-    found = results(registry.study(row["study"]))
-    if found is None:
-        return "not run"
-    scale, kept = found
-    verdict = str(kept["findings"][row["id"]]["verdict"])
-    return verdict if scale == "gpu" else f"{verdict} at small scale"
+    found = verdict(row)
+    if not found:
+        return "not run" if "study" in row else str(row.get("status", "not run"))
+    name = str(found["verdict"])
+    return name if found["scale"] == "gpu" else f"{name} at small scale"
 
 
 def listing() -> list[dict[str, str]]:
@@ -166,14 +178,15 @@ def section(study: Study) -> Iterator[str]:
     scale, kept = found
     for finding in study.findings:
         verdict = kept["findings"][finding.id]
-        value = _cell_of(verdict)
-        why = f" ({verdict['why']})" if verdict["why"] else ""
-        yield f"- {finding.id}, *{finding.criterion}*: **{verdict['verdict']}**, {value}{why}."
+        why = f": {verdict['why']}" if verdict["why"] else ""
+        name, size = verdict["verdict"], size_of(verdict)
+        yield f"- {finding.id}, *{finding.criterion}*: **{name}** ({size}){why}."
     yield f"\n{table(kept['runs'])}\n"
     sizes, minutes = kept["sizes"], kept["seconds"] / 60
+    drawn = "" if sizes["images"] is None or SUBSET in sizes else ", the same for every seed"
     parts = (
         counted(len(sizes["seeds"]), "seed"),
-        f"{sizes['images'] or 'all'} images",
+        f"{sizes['images'] or 'all'} images{drawn}",
         counted(sizes["epochs"], "epoch"),
         sizes["encoder"],
         f"{minutes:.0f} min in all" if minutes >= 1 else "under a minute",
@@ -187,9 +200,15 @@ def section(study: Study) -> Iterator[str]:
         yield f"![{study.question}](studies/{figure.name})\n"
 
 
-def _cell_of(verdict: dict[str, Any]) -> str:
-    half = verdict["half_width"]
-    return f"{verdict['mean']:.3g}" if half is None else f"{verdict['mean']:.3g} ± {half:.2g}"
+def size_of(verdict: dict[str, Any]) -> str:
+    """Return the size asked beside the mean and the intervals of a finding."""
+    asked, mean, half = (verdict[k] for k in ("asked", "mean", "half_width"))
+    if mean is None:
+        return f"asked: {asked:g}"
+    found = f"{mean:.3g}" if half is None else f"{mean:.3g} ± {half:.2g}"
+    low, high = verdict["low"], verdict["high"]
+    within = "" if low is None else f", in [{low:.3g}, {high:.3g}]"
+    return f"{found}{within}; asked: {asked:g}"
 
 
 def text() -> str:

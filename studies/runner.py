@@ -17,8 +17,8 @@ import widefield
 from studies import registry
 from studies.packs import Packs
 from studies.study import TOGETHER, Measured, ScaleName, Study
-from studies.trained import Trained, data_of, run_settings, train
-from studies.verdict import by_seed, decide
+from studies.trained import Trained, run_settings, train, validated
+from studies.verdict import judge, judge_closed
 from widefield.core.files import write_atomically
 from widefield.core.hardware import choose_device, machine
 
@@ -48,7 +48,8 @@ class Results:
     """The finished runs of a study at one scale, in a file that is rewritten after every run.
 
     Raises:
-        ValueError: it holds a part of the runs, made with other versions than are installed.
+        ValueError: it was judged by other criteria, or holds a part of the runs that other versions
+            or sizes made.
     """
 
     def __init__(self, study: Study, scale: ScaleName, *, folder: Path = RESULTS) -> None:
@@ -56,7 +57,8 @@ class Results:
         self.path = folder / f"{study.id}.{scale}.json"
         self.content: dict[str, Any] = read(self.path)
         self.runs: dict[str, Measured] = self.content.get("runs", {})
-        self._check_versions()
+        self._check_criteria()
+        self._check_begun()
 
     @property
     def missing(self) -> list[Task]:
@@ -68,30 +70,75 @@ class Results:
         here = machine(choose_device("auto"))
         first = self.content.setdefault("machine", here)
         self.runs[key] = run | ({} if first == here else {"machine": here})
-        plan = self.study.scales[self.scale]
         self.content = {
             "study": self.study.id,
             "scale": self.scale,
             "command": f"python -m studies run {self.study.id} --scale {self.scale}",
             "machine": first,
             "versions": versions(),
-            "sizes": {k: v for k, v in asdict(plan).items() if k not in ("settings", "of_method")},
-            "criteria": {f.id: [f.criterion, f.at_least] for f in self.study.findings},
+            "sizes": sizes(self.study, self.scale),
+            "criteria": criteria(self.study),
             "seconds": round(sum(r.get("seconds", 0) for r in self.runs.values()), 1),
-            "findings": verdicts(self.study, self.scale, self.runs) if not self.missing else {},
+            "gate": None,
+            "findings": {},
             "runs": self.runs,
         }
-        text = json.dumps(self.content, indent=1) + "\n"
-        write_atomically(self.path, lambda draft: draft.write_text(text))
+        if not self.missing and self.study.arms_at(self.scale) == list(self.study.arms):
+            self.content |= judge(self.study, self.runs)
+        write(self.path, self.content)
 
-    def _check_versions(self) -> None:
-        begun = self.content.get("versions", versions())
-        if self.missing and begun != versions():
-            then, now = (", ".join(f"{k} {v}" for k, v in x.items()) for x in (begun, versions()))
+    def _check_criteria(self) -> None:
+        kept, now = self.content.get("criteria", criteria(self.study)), criteria(self.study)
+        for name in kept | now:
+            if kept.get(name) != now.get(name):
+                raise ValueError(
+                    f"{self.path} has another criterion of {name}: judge its runs by the present "
+                    f"one with `python -m studies judge {self.study.id}`, or run it with --anew"
+                )
+
+    def _check_begun(self) -> None:
+        """Check what all runs of the file have in common, unless none is missing."""
+        now = versions() | {k: v for k, v in sizes(self.study, self.scale).items() if k in FIXED}
+        kept = self.content.get("versions", {}) | self.content.get("sizes", {})
+        begun = {k: kept.get(k, "one for all seeds" if k == SUBSET else v) for k, v in now.items()}
+        if self.missing and kept and begun != now:
+            differ = [k for k in now if begun[k] != now[k]]
+            then, this = (", ".join(f"{k} {x[k]}" for k in differ) for x in (begun, now))
             raise ValueError(
-                f"{self.study.id} was begun with {then} and this is {now}: "
-                f"go on with those versions, or start anew with --anew"
+                f"{self.path} was begun with {then} and this is {this}: "
+                f"go on as it was begun, or start anew with --anew"
             )
+
+
+SUBSET = "images drawn"
+FIXED = ("images", "epochs", "encoder", "probed", "validation", SUBSET)
+"""Sizes that all runs of a file share; seeds may be added."""
+
+
+def sizes(study: Study, scale: ScaleName) -> dict[str, Any]:
+    """Return the sizes of a study's runs, as results keep them."""
+    plan = asdict(study.scales[scale])
+    kept = {k: v for k, v in plan.items() if k not in ("settings", "of_method")}
+    return kept | {SUBSET: "by seed"}
+
+
+def criteria(study: Study) -> dict[str, list[Any]]:
+    """Return the criterion of each finding in words, and the size that it asks for."""
+    return {f.id: [f.criterion, f.at_least] for f in study.findings}
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    """Write a file of results."""
+    text = json.dumps(content, indent=1) + "\n"
+    write_atomically(path, lambda draft: draft.write_text(text))
+
+
+def judged(study: Study, content: dict[str, Any]) -> dict[str, Any]:
+    """Return results with gate, criteria and verdicts as the study has them now, from the runs."""
+    found = judge_closed(content) if study.commit else judge(study, content["runs"])
+    last = {"runs": content["runs"]}
+    first = {k: v for k, v in content.items() if k not in ("gate", "findings", "runs")}
+    return first | {"criteria": criteria(study)} | found | last
 
 
 def versions() -> dict[str, str]:
@@ -109,14 +156,6 @@ def read(path: Path) -> dict[str, Any]:
         return json.loads(path.read_text()) if path.exists() else {}
     except json.JSONDecodeError:
         raise ValueError(f"{path} is damaged: restore it, or begin again with --anew") from None
-
-
-def verdicts(study: Study, scale: ScaleName, runs: dict[str, Measured]) -> dict[str, Any]:
-    """Return the verdict on every finding of a study whose runs are all there."""
-    if study.arms_at(scale) != list(study.arms):
-        return {}
-    seeds = list(by_seed(runs).values())
-    return {finding.id: decide(finding, seeds).to_json() for finding in study.findings}
 
 
 def tasks(study: Study, scale: ScaleName) -> list[Task]:
@@ -143,6 +182,8 @@ def perform(task: Task, packs: Packs, work: Path) -> Measured:
         assert study.measure is not None
         trained = get(task.arm)
         run = {"measured": study.measure(trained), "cost": trained.cost}
+        if study.gate is not None:
+            run["validation"] = (study.validate or validated)(trained)
     return run | {"seconds": round(time.monotonic() - began, 1)}
 
 
@@ -230,7 +271,9 @@ def _planned(study: Study, scale: ScaleName, arm: str, packs: Packs) -> float:
     if arm == TOGETHER or study.arms[arm].settings is None:
         return 0.0
     of_scale = study.scales[scale]
-    settings = run_settings(study.arms[arm], of_scale, seed=0)
-    data = data_of(study.arms[arm], of_scale, packs, seed=0)
+    of_arm = study.arms[arm]
+    settings = run_settings(of_arm, of_scale, seed=0)
+    made = of_arm.source
+    data = packs.spec(of_arm.data, "train") if made is None else made(packs, of_scale, 0)
     ahead = widefield.plan(data, **settings)
     return settings["epochs"] * ahead.epoch_seconds

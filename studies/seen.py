@@ -25,7 +25,7 @@ from widefield.metrics import firing_rates, tsne_map
 from widefield.probes import extract
 from widefield.probes.features import image_batch
 
-NEURONS, SHOWN = 32, 10
+NEURONS, SHOWN = 64, 10
 """Features that vary most over test images: measured ones, and those in a figure."""
 TESTED, MAPPED, BASELINE, FIRED = 2000, 1000, 256, 200
 """Test images of the probes, of a t-SNE map, of the mean of a neuron, and of firing rates."""

@@ -19,8 +19,9 @@ Measured = dict[str, Any]
 SeedRuns = Mapping[str, Measured]
 """What was measured with one seed: arm -> measures. `TOGETHER` are those of all arms at once."""
 TOGETHER = "all arms"
-CHANCE_10, CHANCE_100 = 15.0, 3.0
-"""Accuracies in percent up to which a probe of 10 or 100 classes may be at chance."""
+RATE = ", lr "
+"""Between the name of an arm and the learning rate that one of its runs has in place of its own."""
+RATES = (1e-3, 1e-2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,25 +101,43 @@ class Arm:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Gate:
+    """When an arm counts as trained: above its untrained network, at the best of its rates.
+
+    The best learning rate is chosen on validation images, alike for every arm.
+
+    Args:
+        points: by how much at least, mean over the seeds.
+        measures: of which one must be so far above.
+        rates: how many learning rates an arm is trained at, at least.
+    """
+
+    points: float = 3.0
+    measures: tuple[str, ...] = ("class, %",)
+    rates: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """A claim with the criterion that decides it, written before the result.
 
-    It holds where the mean over the seeds is at least `at_least` and the 95 % t-interval excludes
-    0. It does not hold where the interval lies below `at_least`. Otherwise it cannot be decided at
-    this scale, nor where `valid` is false: a judge or an encoder at chance decides nothing.
+    `studies.verdict` has the rule. A claim cannot be decided where one of the arms in `trained`
+    fails the gate of the study, nor where `valid` is false.
 
     Args:
         id: of a row in docs/papers.yaml, or a name of ours.
         criterion: in words, with direction and size.
         value: the number of one seed, which the claim expects to be positive.
         at_least: size that the claim asks for, in the unit of `value`.
-        valid: whether the runs of one seed can decide the claim.
+        trained: arms that must have learned, each measured at its best learning rate.
+        valid: whether the runs of one seed can decide the claim; a judge at chance cannot.
     """
 
     id: str
     criterion: str
     value: Callable[[SeedRuns], float]
     at_least: float = 0.0
+    trained: tuple[str, ...] = ()
     valid: Callable[[SeedRuns], bool] = lambda runs: True
 
 
@@ -131,7 +150,10 @@ class Study:
         question: one sentence.
         scales: sizes of its runs; a scale that is missing has a reason in `missing`.
         arms: name -> encoder. `ROW @ COLUMN` puts the arm into a row and a column of the table.
+        gate: when an arm counts as trained; None where no claim needs one that is.
         measure: the numbers of one trained encoder.
+        validate: its numbers on validation images, for the gate; default: the accuracy of every
+            task.
         together: the numbers of all encoders of one seed, where these belong together.
         figure: draws the encoders of the first seed; written to docs/studies/ID.png.
         published: what the paper reports.
@@ -144,7 +166,9 @@ class Study:
     scales: Mapping[ScaleName, Scale]
     arms: Mapping[str, Arm]
     findings: tuple[Finding, ...] = ()
+    gate: Gate | None = None
     measure: Callable[["Trained"], Measured] | None = None
+    validate: Callable[["Trained"], Measured] | None = None
     together: Callable[[Mapping[str, "Trained"]], Measured] | None = None
     figure: Callable[[Mapping[str, "Trained"]], "Figure"] | None = None
     published: str = ""
@@ -155,6 +179,21 @@ class Study:
     def arms_at(self, scale: ScaleName) -> list[str]:
         """Return the names of the arms that run at a scale."""
         return list(self.arms)[: self.scales[scale].arms]
+
+    def untrained(self, arm: str) -> str:
+        """Return the arm that is the untrained network of another: of its data, or of all."""
+        own = f"{arm.partition(', ')[0]}, untrained"
+        return own if own in self.arms else "untrained"
+
+
+def at_rates(arms: Mapping[str, Arm], rates: tuple[float, ...] = RATES) -> dict[str, Arm]:
+    """Return arms, and those that are trained at further learning rates too."""
+    return dict(arms) | {
+        f"{name}{RATE}{rate:g}": replace(arm, settings={**arm.settings, "lr": rate})
+        for name, arm in arms.items()
+        if arm.settings is not None
+        for rate in rates
+    }
 
 
 def cpu_study(*, cpu: Scale, tiny: Scale | str = ONE_ARM, **fields: Any) -> Study:
@@ -179,8 +218,3 @@ def percent(share: float) -> float:
 def difference(measure: str, a: str, b: str) -> Callable[[SeedRuns], float]:
     """Return the value of a finding: `measure` of arm `a` minus that of arm `b`."""
     return lambda runs: runs[a][measure] - runs[b][measure]
-
-
-def above(measure: str, arm: str, level: float) -> Callable[[SeedRuns], bool]:
-    """Return whether `measure` of an arm is above `level`, as the `valid` of a finding."""
-    return lambda runs: runs[arm][measure] > level

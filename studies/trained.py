@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import widefield
 from studies.packs import Packs
-from studies.study import Arm, Measured, Scale, percent
+from studies.study import RATE, Arm, Measured, Scale, percent
 from widefield.config.recipes import make_recipe
 from widefield.core.files import write_atomically
 from widefield.core.hardware import choose_device
@@ -117,7 +117,7 @@ class Trained:
 
     def sets(self, images: int) -> Sets:
         """Return `images` of the training file, whatever it was trained on, and the test set."""
-        spec = self.packs.spec(self.arm.data, "train")
+        spec = self.packs.spec(self.arm.data, "train", drawn=self.seed)
         most = images if self.scale.arms is None else self.images
         return open_dataset(spec, max_examples=most, seed=self.seed, **self._form), self.test_set()
 
@@ -125,13 +125,14 @@ class Trained:
         """Return what probes are fitted on, and the test set."""
         return self.probe_set(ending), self.test_set(ending)
 
-    def choice_sets(self) -> Sets:
+    def choice_sets(self, ending: str = "") -> Sets:
         """Return what probes are fitted on, and images that choices are made on."""
-        return self.probe_set(), self.validation_set()
+        return self.probe_set(ending), self.validation_set(ending)
 
-    def validation_set(self) -> Dataset:
-        """Return further images of the training file."""
-        spec, known = self.packs.spec(self.arm.data, "train"), self.train_set().paths
+    def validation_set(self, ending: str = "") -> Dataset:
+        """Return further images of the training file; `ending` follows their name."""
+        spec = data_of(self.arm, self.scale, self.packs, self.seed, ending)
+        known = self.train_set().paths
         images = len(known) + self.scale.validation
         more = open_dataset(spec, max_examples=images, seed=self.seed, held_out=True, **self._form)
         trained_on = set(known)
@@ -188,6 +189,14 @@ def probes(trained: Trained, sets: Sets | None = None) -> Measured:
     return pooled | by_task(wide, ", wide")
 
 
+def at_best_rate(
+    arms: Mapping[str, Trained], name: str, validate: Callable[[Trained], Measured], measure: str
+) -> Trained:
+    """Return the encoder of an arm at the learning rate that is best on validation images."""
+    tried = [arm for key, arm in arms.items() if key.partition(RATE)[0] == name]
+    return max(tried, key=lambda arm: validate(arm)[measure])
+
+
 def validated(trained: Trained) -> Measured:
     """Return the accuracy of every task on further images of the training file, in percent."""
     return by_task(accuracies(trained.encoder, trained.choice_sets()))
@@ -237,10 +246,14 @@ def train(arm: Arm, scale: Scale, packs: Packs, seed: int, work: Path) -> Traine
 
 
 def data_of(arm: Arm, scale: Scale, packs: Packs, seed: int, ending: str = "") -> Data:
-    """Return what an arm is trained on; `ending` follows the name of a pack."""
+    """Return what an arm is trained on; `ending` follows the name of a pack.
+
+    Where it is a part of the training file, every seed draws another.
+    """
     if arm.source is not None:
         return arm.source(packs, scale, seed)
-    return packs.spec(arm.data, "train") + ending
+    drawn = None if images_of(arm, scale) is None else seed
+    return packs.spec(arm.data, "train", drawn=drawn) + ending
 
 
 def run_settings(arm: Arm, scale: Scale, seed: int) -> dict[str, Any]:

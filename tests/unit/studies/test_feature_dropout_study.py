@@ -8,9 +8,10 @@ from torch import Generator, Tensor, nn
 from studies import feature_dropout, feature_dropout_views
 from studies.feature_dropout_views import draw, judge, of_probabilities, probabilities
 from studies.packs import generated
-from studies.study import TINY, Arm, SeedRuns
+from studies.study import TINY, Arm, Finding, SeedRuns
 from studies.trained import Trained
-from studies.verdict import decide
+from studies.verdict import Entry, decide, estimate
+from widefield.encoders import FeatureMap
 from widefield.probes import extract, fit_linear
 from widefield.views import Augmentation, AugmentContext, build_views
 from widefield.views.simple import Identity
@@ -48,7 +49,8 @@ class Brightness(nn.Module):
 def test_without_views_it_is_the_probability_of_the_probe(trained: Trained) -> None:
     found = probabilities(judge(trained, "shapes"), Identity(), trained, "shapes")
     train, test = trained.train_set().first_read(), trained.test_set().first_read()
-    h, unseen = (extract(trained.wide, x.images) for x in (train, test))
+    before_pooling = FeatureMap(trained.encoder)
+    h, unseen = (extract(before_pooling, x.images) for x in (train, test))
     y = {"shapes": torch.from_numpy(train.labels["shapes"])}
     probe = fit_linear(h, y, h, y, classes={"shapes": 3}, seed=0)["shapes"]
     odds = (unseen @ probe.weight.T + probe.bias).double().exp().numpy()
@@ -88,44 +90,42 @@ def runs(**arms: dict[str, float]) -> SeedRuns:
     return arms
 
 
-def test_findings_have_a_direction_and_a_gate() -> None:
+def verdict(finding: Finding, seeds: list[SeedRuns]) -> str:
+    """Return the verdict where every arm has learned."""
+    gate = {name: Entry(name, 3, 20.0, "validation", "") for name in finding.trained}
+    asked = {"x": finding.at_least}
+    return decide(asked, {"x": estimate(finding, seeds, gate)})["x"].verdict
+
+
+CLASS, SHAPES = (f"{task} {feature_dropout.PROBE}" for task in ("class", "shapes"))
+
+
+def test_findings_have_a_direction() -> None:
     digits = {f.id: f for f in feature_dropout.T1.findings}["FD-T1 digits"]
-    better, worse = ({"digits": 80.0, "class, %": points} for points in (50.0, 40.0))
+    better, worse = ({CLASS: points} for points in (50.0, 40.0))
     arms = "digits, viewmaker", f"digits, {feature_dropout.EXPERT}"
-
-    def verdict(first: dict[str, float], second: dict[str, float]) -> str:
-        seeds = [runs(**{arms[0]: first, arms[1]: second}) for _ in range(3)]
-        return decide(digits, seeds).verdict
-
-    assert verdict(better, worse) == "holds"
-    assert verdict(worse, better) == "does not hold"
-    chance = {"class, %": 11.0}
-    assert verdict(chance, {"class, %": 9.0}) == "cannot tell"
+    for first, second, expected in ((better, worse, "holds"), (worse, better, "does not hold")):
+        assert verdict(digits, [runs(**{arms[0]: first, arms[1]: second})] * 3) == expected
 
 
 def test_a_margin_lets_an_object_be_a_little_worse() -> None:
     shapes = {f.id: f for f in feature_dropout.T1.findings}["FD-T1 shapes, object"]
     arms = "shapes, viewmaker", f"shapes, {feature_dropout.EXPERT}"
+    for points, expected in ((4.0, "holds"), (7.0, "does not hold")):
+        learned, expert = {SHAPES: 90 - points}, {SHAPES: 90.0}
+        assert verdict(shapes, [runs(**{arms[0]: learned, arms[1]: expert})] * 3) == expected
 
-    def verdict(points: float) -> str:
-        learned, expert = {"shapes, %": 90 - points}, {"shapes, %": 90.0}
-        return decide(shapes, [runs(**{arms[0]: learned, arms[1]: expert})] * 3).verdict
 
-    assert verdict(4.0) == "holds"
-    assert verdict(7.0) == "does not hold"
+def test_the_papers_probe_reads_features_before_pooling(trained: Trained) -> None:
+    found = feature_dropout.scored(trained)
+    assert found.keys() == {CLASS, SHAPES}
+    assert feature_dropout.chosen(trained).keys() == found.keys()
 
 
 @pytest.mark.parametrize(
     ("study", "id", "arm", "measure", "value"),
     [
         (feature_dropout_views.F1, "FD-F1", "viewmaker", ("change of the object, %", 6.0), 0.2),
-        (
-            feature_dropout_views.F1,
-            "FD-C.1 pictures",
-            "mask-viewmaker",
-            ("change of the object, %", 0.0),
-            5.0,
-        ),
         (
             feature_dropout_views.F1,
             "FD-3 minimax",

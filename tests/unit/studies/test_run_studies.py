@@ -14,7 +14,7 @@ import pytest
 from studies import __main__ as command
 from studies import calibration, registry, runner, seen, trained
 from studies.packs import Packs, generated
-from studies.study import TINY, Arm, Finding, Scale, Study, difference
+from studies.study import TINY, Arm, Finding, Gate, Scale, Study, difference
 
 SMALL = {"batch_size": 24, "image_size": 16, "projector_width": 32, "encoder": "resnet-tiny"}
 
@@ -81,8 +81,83 @@ def test_results_of_other_versions_are_not_mixed(
     content = json.loads(kept.path.read_text())
     del content["runs"]["trained | seed 1"]
     kept.path.write_text(json.dumps(content | {"versions": {"widefield": "0.0.1", "torch": "1"}}))
-    with pytest.raises(ValueError, match=r"begun with widefield 0.0.1.*--anew"):
+    with pytest.raises(ValueError, match=r"toy\.cpu\.json was begun with widefield 0.0.1.*--anew"):
         run(toy, packs, tmp_path)
+
+
+def begun_otherwise(kept: runner.Results, **changes: object) -> None:
+    """Leave a run out, and change what the file says of the others."""
+    content = json.loads(kept.path.read_text())
+    del content["runs"]["trained | seed 1"]
+    kept.path.write_text(json.dumps(content | changes))
+
+
+def test_results_of_other_images_are_not_mixed(toy: Study, packs: Packs, tmp_path: Path) -> None:
+    kept = run(toy, packs, tmp_path)
+    sizes = kept.content["sizes"] | {"epochs": 7}
+    begun_otherwise(kept, sizes={k: v for k, v in sizes.items() if k != runner.SUBSET})
+    begun = r"toy\.cpu\.json was begun with epochs 7, images drawn one for all seeds and this is"
+    with pytest.raises(ValueError, match=begun):
+        run(toy, packs, tmp_path)
+
+
+def test_a_study_goes_on_without_running_a_seed_again(
+    toy: Study, packs: Packs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = run(toy, packs, tmp_path)
+    begun_otherwise(kept, findings={})
+    performed: list[str] = []
+    perform = runner.perform
+
+    def counting(task: runner.Task, packs: Packs, work: Path) -> dict[str, object]:
+        performed.append(task.key)
+        return perform(task, packs, work)
+
+    monkeypatch.setattr(runner, "perform", counting)
+    assert run(toy, packs, tmp_path).content["findings"] == kept.content["findings"]
+    assert performed == ["trained | seed 1"]
+
+
+def test_results_of_another_criterion_are_refused_by_name_until_they_are_judged(
+    toy: Study, packs: Packs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = run(toy, packs, tmp_path)
+    stricter = replace(toy, findings=(replace(toy.findings[0], at_least=2.0),))
+    monkeypatch.setattr(registry, "studies", lambda: {"toy": stricter})
+    with pytest.raises(
+        ValueError, match=r"toy\.cpu\.json has another criterion of toy: .*judge toy"
+    ):
+        run(stricter, packs, tmp_path)
+    assert command.main(["judge", "toy", "--results", str(tmp_path / "results")]) == 0
+    again = run(stricter, packs, tmp_path)
+    assert again.runs == kept.runs
+    assert again.content["findings"]["toy"]["verdict"] == "does not hold"
+
+
+def test_every_seed_draws_other_images(packs: Packs) -> None:
+    scale = Scale(images=40, epochs=1, minutes=1, validation=20)
+    names = []
+    for seed in (0, 1):
+        drawn = trained.Trained(Arm(data="cifar10", settings=None), scale, packs, seed, None)
+        train, validation = drawn.train_set(), drawn.validation_set()
+        names.append({image.tobytes() for image in train.images})
+        assert len(train) == 40
+        assert len(validation) == 20
+        assert not names[-1] & {image.tobytes() for image in validation.images}
+    assert len(names[0] & names[1]) < 20
+    sound = trained.Trained(Arm(data="fsdd", settings=None), scale, packs, 1, None).train_set()
+    assert sound.labels["class"].tolist() != sorted(sound.labels["class"])
+
+
+def test_an_encoder_at_a_gate_is_scored_on_validation_images(packs: Packs, tmp_path: Path) -> None:
+    study = replace(make_study(seeds=(0,)), gate=Gate(), measure=trained.probes)
+    study = replace(study, scales={"cpu": replace(study.scales["cpu"], validation=24)}, findings=())
+    registry_of = {"toy": study}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "studies", lambda: registry_of)
+        kept = run(study, packs, tmp_path)
+    assert all(0 <= each["validation"]["class, %"] <= 100 for each in kept.runs.values())
+    assert kept.content["gate"]["arms"]["trained"]["rates"] == 1
 
 
 def test_damaged_results_are_named(toy: Study, tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from torch import nn
 
 from studies import s_diet, s_diet_steps, tian
 from studies.registry import studies
-from studies.runner import verdicts
 from studies.s_diet import T1, T3, above_best
 from studies.study import TINY, Arm
 from studies.trained import run_settings
+from studies.verdict import judge
 
 ROOT = Path(__file__).parents[3]
 SMALL = replace(s_diet_steps.CASES["CIFAR R18"], encoder="resnet-tiny", size=8, examples=40)
@@ -23,11 +23,12 @@ SMALL = replace(s_diet_steps.CASES["CIFAR R18"], encoder="resnet-tiny", size=8, 
 
 def runs(**arms):
     """Return runs of three seeds: arm -> measures, with a little noise between the seeds."""
-    return {
-        f"{arm} | seed {seed}": {"measured": {k: v + 0.01 * seed for k, v in measured.items()}}
-        for arm, measured in arms.items()
-        for seed in range(3)
-    }
+    found = {}
+    for arm, measured in arms.items():
+        for seed in range(3):
+            scores = {k: v + 0.01 * seed for k, v in measured.items()}
+            found[f"{arm} | seed {seed}"] = {"measured": scores, "validation": scores}
+    return found
 
 
 def test_settings_of_a_method_come_from_the_scale_and_the_arm_has_the_last_word():
@@ -44,21 +45,28 @@ def test_settings_of_a_method_come_from_the_scale_and_the_arm_has_the_last_word(
 @pytest.mark.parametrize(("after", "expected"), [(15.0, "holds"), (17.0, "does not hold")])
 def test_findings_of_table_4(after, expected):
     normalized = {
-        "class, %": 16.0,
+        "class, %": 18.0,
         "before minus after, %": 16.0 - after,
         "singular values above a tenth": 30.0,
     }
-    others = {"class, %": 10.0, "singular values above a tenth": 2.0}
-    arms = dict.fromkeys(list(T3.arms)[1:], others) | {"normalized": normalized}
-    found = verdicts(T3, "cpu", runs(**arms))
+    others = {"class, %": 14.0, "singular values above a tenth": 2.0}
+    arms = dict.fromkeys(T3.arms, others) | {
+        "normalized": normalized,
+        "untrained": {"class, %": 8.0},
+    }
+    found = judge(T3, runs(**arms))["findings"]
     assert found["SD-T4 R18"]["verdict"] == expected
     assert {found[name]["verdict"] for name in ("SD-T3", "SD-F1c", "SD-5.1.2")} == {"holds"}
 
 
-def test_an_encoder_at_chance_decides_nothing_on_the_stacked_digit():
-    low = {"digit kept, %": 11.0, "digit masked, %": 11.0}
-    found = verdicts(T1, "cpu", runs(**dict.fromkeys(T1.arms, low)))
-    assert {verdict["verdict"] for verdict in found.values()} == {"cannot tell"}
+def test_a_control_that_learned_neither_decides_nothing_on_the_stacked_digit():
+    low, high = ({"digit kept, %": x, "digit masked, %": x} for x in (31.0, 90.0))
+    for control, verdict in ((31.0, "cannot tell"), (40.0, "holds")):  # the digit alone
+        arms = {
+            arm: high if "not" not in arm else low | {"digit kept, %": control} for arm in T1.arms
+        }
+        found = judge(T1, runs(**arms | {"untrained": low}))["findings"]
+        assert {each["verdict"] for each in found.values()} == {verdict}
 
 
 def test_the_best_of_the_others_is_what_counts():
@@ -114,15 +122,34 @@ def test_a_stronger_feature_has_the_larger_basin_and_more_rows_learn_it():
     g = torch.Generator().manual_seed(0)
     start = tian._random_rows(2000, g)
     equal = torch.ones(tian.FEATURES, dtype=torch.float64)
-    favored = equal.where(torch.arange(tian.FEATURES) == 0, 0.6)
-    volumes = tian.volumes(equal, start)
+    rate, favored = 0.1 * equal, equal.where(torch.arange(tian.FEATURES) == 0, 0.6)
+    volumes = tian.volumes(equal, rate, start)
     assert float(volumes.max() - volumes.min()) < 0.06
     for shares in (
-        tian.volumes(favored, start),
-        tian.frequencies(favored, start[:300], steps=60, generator=g),
+        tian.volumes(favored, rate, start),
+        tian.frequencies(favored, rate, start[:300], steps=60, generator=g),
     ):
         assert shares[0] > 2 * shares[1:].max()
         assert shares.sum() > 0.8
+
+
+def test_what_two_numbers_owe_to_a_third_is_no_correlation_given_it():
+    scale = torch.linspace(0.6, 1.0, tian.FEATURES)
+    noise = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0, -1.0]) / 10
+    other = torch.tensor([1.0, 1.0, -1.0, -1.0, 1.0, 1.0]) / 10
+
+    def given(volume, found):
+        columns = zip(scale, volume, found, strict=True)
+        seed = {
+            f"feature {i + 1} by scale": dict(
+                zip((tian.SCALE, tian.VOLUME, tian.FOUND), map(float, numbers), strict=True)
+            )
+            for i, numbers in enumerate(columns)
+        }
+        return tian._given(tian.SCALE)(seed)
+
+    assert given(scale + noise, scale + noise) == pytest.approx(1, abs=1e-3)
+    assert abs(given(scale + noise, scale + other)) < 0.3
 
 
 def test_the_script_goes_on_and_names_what_is_not_finished(tmp_path):

@@ -97,7 +97,10 @@ def test_findings_compare_the_arms_that_their_criteria_name() -> None:
     assert value("FL-F1 supervised", seen.COLORFUL, supervised=6, contrastive=4) == 50
     assert value("FL-F2 crop", seen.COLORFUL, crop=3, crop_color=4) == -25
     assert value("FL-M3", seen.R2, crop=0.9, crop_color=0.5) == pytest.approx(0.4)
-    assert value("FL-F4 color", seen.RATE, untrained=50, crop_color=20) == 30
+    layers = {f"layer {k}, %": 10.0 * k for k in seen.LAYERS}
+    sparser = {name: rate - (8 if name == "layer 3, %" else 9) for name, rate in layers.items()}
+    assert findings["FL-F4 color"].value({"crop": layers, "crop+color": sparser}) == 8
+    assert value("FL-M2", seen.R2, crop=0.9, untrained=0.5) == pytest.approx(0.4)
     rates = {"crop": 50, "crop+color": 30, "supervised, crop": 20, "supervised, crop+color": 45}
     runs = {arm: {seen.RATE: rate} for arm, rate in rates.items()}
     assert findings["FL-F4 supervised"].value(runs) == 5
