@@ -73,6 +73,28 @@ def test_small_norm_slope_by_hand():
     assert float(lab.small_norm_slope(cells)) == pytest.approx(expected)
 
 
+def test_the_arms_differ_in_the_noise_of_dominant_features_alone(monkeypatch):
+    class Seen(Exception):
+        pass
+
+    def look(alpha, **_):
+        raise Seen(alpha)
+
+    monkeypatch.setattr(lab, "trajectories", look)
+    with pytest.raises(Seen) as seen:
+        lab.measure(scale="tiny", generator=torch.Generator(), weak=0.3, noise_from=50)
+    (alpha,) = seen.value.args
+    without, with_noise = alpha.unbind(2)
+    assert torch.equal(without[:50], with_noise[:50])
+    assert torch.equal(without[..., 0], with_noise[..., 0])
+    for found, expected in (
+        (with_noise[..., 0], 0.3),
+        (with_noise[50:, :, 1:], 0.3),
+        (without[..., 1:], 0.95),
+    ):
+        torch.testing.assert_close(found, torch.full_like(found, expected))
+
+
 def test_without_noise_both_arms_are_one():
     alpha = torch.full((4, 2, 2, 3), 0.8)
     arrays = lab.trajectories(

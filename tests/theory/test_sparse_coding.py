@@ -149,6 +149,12 @@ def test_downstream_reads_z_off_features_that_hold_it_and_nothing_off_others():
     assert float(sign[1]) == pytest.approx(0.5, abs=0.06)
 
 
+def test_downstream_scores_are_of_examples_that_were_not_fitted():
+    features, y = draw(1, 120, 70).float(), draw(120, 8, seed=1)
+    assert worth.regression(features, y)[0] < 0.1
+    assert worth.classification(features, y.sign())[0] < 0.6
+
+
 def test_classification_is_logistic_regression():
     f = draw(1, 600, 5)
     y = f[0] @ draw(5, 2, seed=1) + 2 * draw(600, 2, seed=2)

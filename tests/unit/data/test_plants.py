@@ -248,6 +248,16 @@ def test_letters_stand_at_four_jittered_places():
     assert (planted.mask.sum(axis=(1, 2)) > 4 * 8).all()
 
 
+def test_each_letter_has_an_offset_of_its_own():
+    planted = plant(np.full((600, 32, 32, 3), 128, np.uint8), feature("letters"))
+    apart = set()
+    for mask, label in zip(planted.mask, planted.labels, strict=True):
+        if LETTERS[label] == "I":
+            columns = np.flatnonzero(mask[:12].any(axis=0))  # of the upper two
+            apart.add(columns[columns > 10][0] - columns[0])
+    assert len(apart) > 3  # with one offset for all, the two differ by 16 or 15 columns
+
+
 def test_the_mask_holds_where_neighboring_letters_touch():
     images = np.full((3000, 32, 32, 3), 128, np.uint8)
     planted = plant(images, feature("letters"))

@@ -68,6 +68,23 @@ def test_each_view_and_each_image_has_noise_of_its_own() -> None:
             assert not torch.allclose(changed[i], changed[j], atol=1e-4)
 
 
+def test_new_noise_enters_before_the_network_and_before_each_residual_block() -> None:
+    net, seen = ViewmakerNet(3), list[Tensor]()
+
+    def keep(_: nn.Module, given: tuple[Tensor]) -> None:
+        seen.append(given[0][:, -1].detach())
+
+    for block in (net.down_1, *net.residual):
+        block.register_forward_pre_hook(keep)
+    net(middle(8, 3, 32, 32), generator())
+    assert len(seen) == 4
+    for noise in seen:
+        assert float(noise.mean()) == pytest.approx(0.5, abs=0.03)
+        assert float(noise.std()) == pytest.approx(12**-0.5, rel=0.05)
+    assert not torch.equal(seen[1], seen[2])
+    assert not torch.equal(seen[2], seen[3])
+
+
 def test_an_image_does_not_depend_on_the_rest_of_the_batch() -> None:
     views, x = viewmaker(viewmaker_clamp=False), middle(3, 3, 16, 16)
     y = views.net.eval()(x, generator())
