@@ -142,7 +142,8 @@ def _learns_both(id: str, digit: str, name: str = "") -> Finding:
     a, b = f"{name}normalized", f"{name}not normalized"
     return Finding(
         id=id,
-        criterion=f"the digit {digit}, the class is at least 5 points higher {a} than not",
+        criterion=f"the digit {digit}, the class is at least 5 points higher normalized than not"
+        + (", by DIET" if name else ""),
         value=difference(f"digit {digit}, %", a, b),
         at_least=5.0,
         trained=(a, b),

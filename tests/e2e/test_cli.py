@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from PIL import Image
 from commands import Command
 from runs import images
 from widefield.version import __version__
+from widefield_labs import LABS
+from widefield_labs.lab import at_least
 
 TRAIN = "--max-examples 64 --batch-size 16 --image-size 16 --epochs 2 --encoder resnet-tiny"
 TRAIN += " --projector-width 32 --projector-dim 16"
@@ -226,6 +229,20 @@ def test_lab(tmp_path: Path, command: Command) -> None:
     assert found["measured"].keys() == found["predicted"].keys()
     assert figure.read_text().startswith("<?xml")
     assert len(command.json("lab")) == 12
+
+
+def test_a_lab_that_fails_says_so_to_the_shell(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control is the same lab with its own check."""
+    lab, words = LABS["downstream-angle"], ("lab", "downstream-angle", "--scale", "tiny")
+    assert command(*words)[0] == 0
+    never = replace(lab, check=lambda arrays: (at_least("never", 0.0, 1.0),))
+    monkeypatch.setitem(LABS, "downstream-angle", never)
+    for more in ((), ("--json",)):
+        code, out, err = command(*words, *more)
+        assert (code, err) == (1, "")
+        assert "fails" in out
 
 
 def paint(folder: Path, count: int, size: int = 16) -> None:

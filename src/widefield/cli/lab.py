@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from widefield.cli.help import grouped
 from widefield.cli.output import print_json, print_line, print_tables
+from widefield.cli.process import finish_output
 from widefield.core.errors import option
 from widefield.report.tables import ResultTable
 
@@ -29,6 +30,8 @@ def lab(
     **settings: str,
 ) -> None:
     """Check a claim of the papers by simulation; without a name, list the labs.
+
+    Exits with 1 where the claim fails.
 
     Args:
         name: Which lab to run.
@@ -78,6 +81,9 @@ def lab(
         print_json(result.to_json())
     else:
         _print_result(result)
+    if result.verdict == "fails":
+        finish_output()
+        raise SystemExit(1)
 
 
 def _check_unused(reason: str, options: dict[str, bool]) -> None:
