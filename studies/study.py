@@ -177,8 +177,9 @@ class Study:
     missing: Mapping[ScaleName, str] = field(default_factory=dict)
 
     def arms_at(self, scale: ScaleName) -> list[str]:
-        """Return the names of the arms that run at a scale."""
-        return list(self.arms)[: self.scales[scale].arms]
+        """Return the names of the arms that run at a scale; at tiny, each at one learning rate."""
+        names = [name for name in self.arms if scale != "tiny" or RATE not in name]
+        return names[: self.scales[scale].arms]
 
     def untrained(self, arm: str) -> str:
         """Return the arm that is the untrained network of another: of its data, or of all."""

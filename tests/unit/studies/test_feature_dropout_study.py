@@ -1,5 +1,7 @@
 """What the studies of Feature Dropout measure of views, by hand and on a control arm."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -116,7 +118,11 @@ def test_a_margin_lets_an_object_be_a_little_worse() -> None:
         assert verdict(shapes, [runs(**{arms[0]: learned, arms[1]: expert})] * 3) == expected
 
 
-def test_the_papers_probe_reads_features_before_pooling(trained: Trained) -> None:
+def test_the_papers_probe_reads_features_before_pooling(
+    trained: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = partial(feature_dropout.score_sgd, epochs=2)
+    monkeypatch.setattr(feature_dropout, "score_sgd", short)
     found = feature_dropout.scored(trained)
     assert found.keys() == {CLASS, SHAPES}
     assert feature_dropout.chosen(trained).keys() == found.keys()

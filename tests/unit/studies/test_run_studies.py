@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from studies import __main__ as command
-from studies import calibration, registry, runner, seen, trained
+from studies import calibration, feature_dropout, registry, runner, seen, trained
 from studies.packs import Packs, generated
 from studies.study import TINY, Arm, Finding, Gate, Scale, Study, difference
 
@@ -271,6 +271,8 @@ def test_every_study_runs_at_its_smallest(
     """Steps and draws that set only how exact a number is are few."""
     few_steps = partial(seen.activation_maximization, steps=4)
     monkeypatch.setattr(seen, "activation_maximization", few_steps)
+    short_probe = partial(feature_dropout.score_sgd, epochs=2)
+    monkeypatch.setattr(feature_dropout, "score_sgd", short_probe)
     short = {name: how._replace(steps=8) for name, how in calibration.NETWORKS.items()}
     monkeypatch.setattr(calibration, "NETWORKS", short)
     work = tmp_path_factory.getbasetemp() / "studies"
