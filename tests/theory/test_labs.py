@@ -136,7 +136,7 @@ RELATED = [
     (
         "sparse-coding",
         {"sparsity": 50.0},
-        r"sparsity must be .*at most 35\.4\d* for atoms=48.*, got 50.0$",
+        r"sparsity must be .*at most 28\.2\d* for atoms=36.*, got 50.0$",
     ),
     ("diet-is-spectral", {"embedding": 12}, "embedding must be .*embedding <= examples.*, got 12$"),
     ("diet-is-spectral", {"dimension": 30, "views": 2}, "views must be .*at least 3.*, got 2$"),
