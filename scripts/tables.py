@@ -61,6 +61,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "decoders": data.decoders,
     "reading": data.reading,
     "scale": data.scale,
+    "near-copies": data.copies,
+    "near-copies-seconds": data.copies_seconds,
     "exchanged": cluster.exchanged,
     "waiting": cluster.waiting,
     "diagnostics": audit.diagnostics,

@@ -1,4 +1,4 @@
-"""Tables of decoders, and of the costs of data of any number of examples."""
+"""Tables of decoders, of the costs of data of any number of examples, and of copies found."""
 
 from pages.format import ratio, read, table, whole
 
@@ -62,3 +62,19 @@ def scale() -> str:
 
 def _gb(size: float) -> str:
     return f"{size / 1e9:,.2f} GB" if size < 1e10 else f"{size / 1e9:,.0f} GB"
+
+
+def copies() -> str:
+    """Return the table of the share of near-copies that is found, by how they were changed."""
+    rates = read("near_copies")["rates"]
+    rows = [(name, f"{100 * rate:.0f} %") for name, rate in rates.items()]
+    return table(("change", "found"), rows)
+
+
+def copies_seconds() -> str:
+    """Return the sentence on the time of a search for near-copies."""
+    values = read("near_copies")["values"]
+    return (
+        f"Among {values['fitted']:,} examples, {values['scored']} are compared, in "
+        f"{values['seconds']:.0f} processor seconds."
+    )

@@ -13,17 +13,14 @@ from widefield.inference.splits import TrainTest, scorable, split_by_hash
 from widefield.probes.near_copies import (
     COPIES_SHARE,
     MAX_POOLED,
+    Sketches,
+    checked_count,
     copies_text,
     copy_groups,
     has_near_copy,
-    thumbnails,
 )
 
-# Chosen by hand, as `_PRODUCTS` and `_FEW_LEFT`: the share of copies is known to about a point.
-_CHECKED = 2000
-"""Test examples whose near-copies are searched for, fewer among very many training examples."""
-_PRODUCTS = 2**25
-"""Number of pairs that are compared."""
+# Chosen by hand.
 _FEW_LEFT = 20
 """Test examples without near-copies that are enough for a score."""
 # Chosen by hand: copies raise the score by at most their share.
@@ -97,8 +94,9 @@ def apart(data: TrainTest) -> Apart | None:
     train, test = data.train, data.test
     if data.groups is not None:
         return None
-    rows = test.spread_rows(min(_CHECKED, max(1, _PRODUCTS // len(train))))
-    copied = has_near_copy(thumbnails(test.images[rows]), thumbnails(train.images))
+    fitted = Sketches.of(train.images)
+    rows = test.spread_rows(checked_count(len(test), fitted))
+    copied = has_near_copy(Sketches.of(test.images[rows]), fitted)
     count = int(copied.sum())
     if count < max(2, COPIES_SHARE * len(rows)):
         return None
@@ -127,7 +125,7 @@ def _split_again(train: Dataset, test: Dataset) -> TrainTest | None:
             for task, target in train.targets.items()
         },
         names=[*train.paths, *test.paths],
-        groups=rng.bits(0, "near-copies", copy_groups(thumbnails(images))).view(np.int64),
+        groups=rng.bits(0, "near-copies", copy_groups(images)).view(np.int64),
         rate=train.rate,
     )
     try:

@@ -34,7 +34,6 @@ from widefield.probes.near_copies import (
     MAX_POOLED,
     copies_text,
     copy_groups,
-    thumbnails,
 )
 from widefield.probes.outcome import Outcome
 from widefield.probes.paired import PairedDifference, paired_difference, percent
@@ -190,7 +189,7 @@ def _copies(
     """Return a sentence on near-copies in several folds, and the accuracies without them."""
     if len(images) > MAX_POOLED:
         return None
-    groups = copy_groups(thumbnails(images))
+    groups = copy_groups(images)
     sizes = np.unique(groups, return_inverse=True, return_counts=True)
     count = int((sizes[2][sizes[1]] > 1).sum())
     if count < COPIES_SHARE * len(images):

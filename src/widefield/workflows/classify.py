@@ -28,7 +28,6 @@ from widefield.probes.near_copies import (
     MAX_POOLED,
     copies_text,
     copy_groups,
-    thumbnails,
 )
 from widefield.probes.outcome import Outcome, Predictions
 from widefield.probes.paired import PairedDifference
@@ -260,7 +259,7 @@ def _copies_note(labeled: Dataset, label_task: ClassTask, h: Tensor) -> tuple[st
     count = len(labeled)
     if labeled.groups is not None or count > MAX_POOLED:
         return ()
-    groups = copy_groups(thumbnails(labeled.images))
+    groups = copy_groups(labeled.images)
     copied, exact = (_in_groups(ids) for ids in (groups, labeled.digests()))
     if not exact and copied < max(2, COPIES_SHARE * count):
         return ()

@@ -24,6 +24,7 @@ from widefield.encoders import (
     save_encoder,
 )
 from widefield.encoders.weights.files import timm_snippet
+from widefield.encoders.weights.key_maps import rename_to_timm
 from widefield.encoders.weights.model_folder import register_with_timm, save_model_folder
 
 DINOV2 = "vit_small_patch14_dinov2,depth=4,embed_dim=48,num_heads=3"
@@ -388,3 +389,64 @@ def test_periods_of_another_base_and_biases_of_keys_are_refused(tmp_path: Path) 
 def test_wrong_arguments_of_a_name_are_refused(name: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         load_foreign(saved(made.vit(), tmp_path), name)
+
+
+def test_swin_of_its_authors_has_the_names_of_timm() -> None:
+    here = [
+        f"layers.{n}.downsample.{end}"
+        for n in (1, 2, 3)
+        for end in ("norm.weight", "reduction.weight")
+    ]
+    theirs = [
+        f"layers.{n}.downsample.{end}"
+        for n in (0, 1, 2)
+        for end in ("norm.weight", "reduction.weight")
+    ]
+    for prefix in ("", "model.", "module.encoder."):
+        for names in (here, theirs):
+            state = {prefix + name: torch.full((1,), float(k)) for k, name in enumerate(names)}
+            renamed = rename_to_timm(state)
+            assert renamed == {
+                prefix + name: state[prefix + old] for name, old in zip(here, names, strict=True)
+            }
+
+
+@pytest.mark.parametrize("name", [None, "vit_tiny_patch16_224,depth=2,embed_dim=48,num_heads=3"])
+def test_fine_tuned_after_mae(name: str | None, tmp_path: Path) -> None:
+    """`fc_norm` of the average in place of `norm` of the tokens."""
+    arguments = {
+        "depth": 2,
+        "embed_dim": 48,
+        "num_heads": 3,
+        "global_pool": "avg",
+        "num_classes": 5,
+    }
+    network = timm.create_model("vit_tiny_patch16_224", **arguments).eval()
+    with torch.no_grad():
+        network.fc_norm.weight.uniform_(0.5, 2)
+    file = saved(network.state_dict(), tmp_path)
+    if name is None:
+        with pytest.raises(ValueError, match="num_heads=N"):
+            load_foreign(file)
+        return
+    encoder, _ = load_foreign(file, name)
+    x = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = network.forward_head(network.forward_features(x), pre_logits=True)
+        assert distance(encoder.backbone(x), expected) < 1e-5
+
+
+@pytest.mark.parametrize("name", [None, "resnet18"])
+def test_batch_norm_without_statistics(name: str | None, tmp_path: Path) -> None:
+    state = timm.create_model("resnet18").state_dict()
+    file = saved({k: v for k, v in state.items() if "running" not in k}, tmp_path)
+    with pytest.raises(ValueError, match="save the statistics of its batch normalization") as error:
+        load_foreign(file, name)
+    assert "append" not in str(error.value)
+
+
+def test_who_named_an_architecture_is_not_told_to_name_one(tmp_path: Path) -> None:
+    file = saved(timm.create_model("resnet18").state_dict(), tmp_path)
+    with pytest.raises(ValueError, match="name another one, or leave @NAME out") as error:
+        load_foreign(file, "vit_tiny_patch16_224")
+    assert "append" not in str(error.value)

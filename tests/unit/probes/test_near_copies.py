@@ -11,7 +11,7 @@ from PIL import Image
 from made_scenes import KINDS, scenes
 from widefield.probes import pixels
 from widefield.probes.cross_fit import cross_fit, knn_hits
-from widefield.probes.near_copies import copy_groups, has_near_copy, thumbnails
+from widefield.probes.near_copies import Sketches, copy_groups, has_near_copy
 
 RNG = np.random.default_rng
 
@@ -19,9 +19,8 @@ RNG = np.random.default_rng
 def halves(x: NDArray[np.uint8]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Return which of a random fifth have near-copies among the others, and all groups."""
     x = x[RNG(0).permutation(len(x))]
-    h = thumbnails(x)
     count = len(x) // 5
-    return has_near_copy(h[:count], h[count:]), copy_groups(h)
+    return has_near_copy(Sketches.of(x[:count]), Sketches.of(x[count:])), copy_groups(x)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,16 +56,20 @@ def test_a_few_changed_copies_are_found(change: str) -> None:
         "cut": np.stack([np.asarray(Image.fromarray(i[1:, 1:]).resize((16, 16))) for i in source]),
         "same": source,
     }[change]
-    found = has_near_copy(thumbnails(np.concatenate([copies, photos(360)[300:]])), thumbnails(x))
+    scored = np.concatenate([copies, photos(360)[300:]])
+    found = has_near_copy(Sketches.of(scored), Sketches.of(x))
     assert found[:12].sum() >= 11
     assert found[12:].sum() == 0
-    groups = copy_groups(thumbnails(np.concatenate([x, copies])))
+    groups = copy_groups(np.concatenate([x, copies]))
     assert (groups[:12] == groups[300:]).sum() >= 11
 
 
 def shapes(n: int) -> NDArray[np.uint8]:
-    """Return disks on plain ground: seven numbers describe each image."""
-    rng, (v, u) = RNG(0), np.mgrid[:16, :16]
+    """Return disks on plain ground: seven numbers describe each image.
+
+    On fewer pixels many disks would have the same ones, and differ in color alone, as copies do.
+    """
+    rng, (v, u) = RNG(0), np.mgrid[:16:0.25, :16:0.25]
     images = []
     for _ in range(n):
         x, y, r = rng.uniform(4, 12), rng.uniform(4, 12), rng.uniform(2, 4)
@@ -112,8 +115,8 @@ def test_ordinary_images_are_no_copies(x: NDArray[np.uint8]) -> None:
 
 def test_few_examples_have_no_copies() -> None:
     for n in (1, 3, 5, 9):
-        assert len(np.unique(copy_groups(thumbnails(photos(n))))) == n
-    assert not has_near_copy(torch.rand(3, 4), torch.rand(4, 4)).any()
+        assert len(np.unique(copy_groups(photos(n)))) == n
+    assert not has_near_copy(Sketches.of(photos(3)), Sketches.of(photos(4))).any()
 
 
 def test_folds_and_votes_leave_out_the_whole_group() -> None:

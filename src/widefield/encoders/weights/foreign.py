@@ -103,7 +103,12 @@ def load_foreign(
     tensors = {key: x for key, x in tensors.items() if key.startswith(prefix)}
     name = name.removeprefix(SOLO_LEARN)
     names = (_as_authors(name, known),) if name else candidate_names(tensors, known)
-    best = best_match(path, tensors, [fit for each in names for fit in architecture_specs(each)])
+    best = best_match(
+        path,
+        tensors,
+        [fit for each in names for fit in architecture_specs(each)],
+        chosen=bool(name),
+    )
     if by_name or (solo_learn and not name):
         best = _with_solo_learn_padding(best)
     if is_chosen:
@@ -128,7 +133,7 @@ def _as_authors(name: str, known: Mapping[str, Any]) -> str:
     model = name.removeprefix("timm:").partition(",")[0]
     family = timm_module(model) if known and timm.is_model(model) else ""
     belong = {
-        "vision_transformer": ["norm_eps", "num_heads"],
+        "vision_transformer": ["norm_eps", "num_heads", "global_pool"],
         "eva": ["global_pool", "rope_periods"],
     }
     return with_arguments(name, {k: v for k, v in known.items() if k in belong.get(family, ())})

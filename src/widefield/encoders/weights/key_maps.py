@@ -97,8 +97,12 @@ KEY_MAPS: tuple[tuple[str, Rules], ...] = (
 """Pattern of a name that identifies the format, and its rules."""
 
 
+_SWIN_DOWN = re.compile(r"(^|\.)layers\.(\d+)\.downsample\.(?=norm\.|reduction\.)")
+"""What joins patches in a Swin: timm has it before the next stage, its authors behind one."""
+
+
 def rename_to_timm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of transformers, open_clip, DINOv2 or DINOv3 under timm's names.
+    """Return the tensors of transformers, open_clip, DINOv2, DINOv3 or Swin under timm's names.
 
     Prefixes stay. Queries, keys and values are joined into one tensor, as in timm. Of CLIP models
     only the image encoder is renamed.
@@ -114,6 +118,13 @@ def rename_to_timm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             prefix = found.string[: found.start()] + found[1]
             tensors = _merged(_renamed(tensors, prefix, rules))
             break
+    if any(found[2] == "0" for key in tensors if (found := _SWIN_DOWN.search(key))):
+        tensors = {
+            _SWIN_DOWN.sub(
+                lambda found: f"{found[1]}layers.{int(found[2]) + 1}.downsample.", key
+            ): x
+            for key, x in tensors.items()
+        }
     renamed = dict(tensors)
     for prefix in vit_prefixes(tensors):
         below = {key[len(prefix) :]: renamed.pop(key) for key in tensors if key.startswith(prefix)}

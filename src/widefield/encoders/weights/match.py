@@ -38,12 +38,13 @@ from widefield.encoders.weights.key_maps import PATCHES
 from widefield.encoders.weights.normalization import Normalization
 
 _NOT_FEATURES = re.compile(
-    r"num_batches_tracked$|relative_position_index$|rope_embed\.periods$|^mask|^decoder|^local_cls_norm"
+    r"num_batches_tracked$|relative_(position_index|coords_table)$|attn_mask$|rope_embed\.periods$"
+    r"|^mask|^decoder|^local_cls_norm"
 )
 """Tensors that no feature depends on, or that the network computes itself.
 
-They are counters, indices and periods, what replaces masked patches, the decoder of masked
-autoencoders, and DINOv3's norm of small crops, which is for training only.
+They are counters, indices, masks of shifted windows and periods, what replaces masked patches, the
+decoder of masked autoencoders, and DINOv3's norm of small crops, which is for training only.
 """
 _OF_TOKENS = re.compile(r"token|embed|norm")
 """Names before or behind the blocks of a vision transformer; other unknown layers are heads."""
@@ -132,14 +133,18 @@ def best_match(
     path: str | Path,
     tensors: Tensors,
     architectures: Sequence[ArchitectureSpec],
+    *,
+    chosen: bool = False,
 ) -> WeightMatch:
-    """Return the best match of the tensors of the file `path`."""
+    """Return the best match of the tensors of the file `path`.
+
+    `chosen` is whether the user named the architecture.
+    """
     matches = [match(tensors, spec) for spec in architectures]
     best = max(matches, key=lambda fit: (fit.is_match, len(fit.keys), fit.share))
     if not best.is_match:
         raise ValueError(
-            f"{path} fits no encoder: {_mismatch(best)}; append @NAME to the file, NAME being a "
-            "timm model or torchvision:NAME"
+            f"{path} fits no encoder: {_mismatch(best)}; {_remedy(best, chosen=chosen)}"
         )
     tensor_name = first_invalid({key: tensors[key] for key in best.keys.values()})
     if tensor_name is not None:
@@ -172,6 +177,15 @@ def _mismatch(best: WeightMatch) -> str:
         parts.append(f"lacks {_join_first(lacks)}")
     text = ", ".join(parts)
     return f"{text} and has no place for {_join_first(unknown)}" if unknown else text
+
+
+def _remedy(best: WeightMatch, *, chosen: bool) -> str:
+    """Return what the user may do about a file that does not match."""
+    if not best.unused and all("running_" in name for name in best.random):
+        return "save the statistics of its batch normalization too, as state_dict() does"
+    if chosen:
+        return f"its encoder is none of {best.architecture}: name another one, or leave @NAME out"
+    return "append @NAME to the file, NAME being a timm model or torchvision:NAME"
 
 
 def _numbers(values: Sequence[float]) -> str:

@@ -57,7 +57,8 @@ def authors_arguments(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Return what the spelling of a file says of the code that wrote it, where timm differs.
 
     DINOv3's features are the class token, and its files hold their periods in bfloat16. The
-    LayerNorms of transformers' ViT have an eps of 1e-12. MoCo v3's small ViT has 12 heads.
+    LayerNorms of transformers' ViT have an eps of 1e-12. MoCo v3's small ViT has 12 heads. Networks
+    that were fine-tuned after MAE normalize the average of their tokens, by `fc_norm`.
 
     Raises:
         ValueError: the periods of the positions are others than DINOv3's.
@@ -71,6 +72,9 @@ def authors_arguments(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
             found["global_pool"] = "token"
         if re.search(r"base_encoder\.(.*\.)?patch_embed\.proj\.weight$", key) and len(value) == 384:
             found["num_heads"] = 12
+        below = key.removesuffix("fc_norm.weight")
+        if below != key and f"{below}norm.weight" not in tensors:
+            found["global_pool"] = "avg"
         if key.endswith(PERIODS):
             found["global_pool"] = "token"
             found |= _periods(value.float())
