@@ -61,16 +61,16 @@ _EDGE = 1 / 16
 _FLAT = 0.03
 """Smallest deviation of what is compared, as a share of that of all examples."""
 
-Box = tuple[float, float, float, float]
+_Box = tuple[float, float, float, float]
 """Top, left, height and width of a part, as shares of the whole."""
-_WHOLE: Box = (0, 0, 1, 1)
+_WHOLE: _Box = (0, 0, 1, 1)
 
 
 class Placement(NamedTuple):
     """A part of a query, and the part of a key that it is laid on, each of so many bins."""
 
-    query: Box
-    key: Box
+    query: _Box
+    key: _Box
     bins: tuple[int, int]
     turn: int | None = None
     """Quarter turns of the query in gray, and 4 for its mirror image; None in color."""
@@ -124,7 +124,7 @@ class Sketches:
         return [_shifted(0, 0, bins)], turned, [*_overlaps()], *crops
 
     def shown(
-        self, boxes: Iterable[Box], bins: tuple[int, int], turns: Iterable[int | None]
+        self, boxes: Iterable[_Box], bins: tuple[int, int], turns: Iterable[int | None]
     ) -> Tensor:
         """Return what parts show, turned, as unit rows [P, n, D] without level and contrast.
 
@@ -145,7 +145,7 @@ class Sketches:
 
 
 @cache
-def _pooling(box: Box, bins: tuple[int, int], turn: int, size: tuple[int, int]) -> Tensor:
+def _pooling(box: _Box, bins: tuple[int, int], turn: int, size: tuple[int, int]) -> Tensor:
     """Return the weights of cells in the means of equal bins of a part, turned, [bins, cells]."""
     weights = []
     for start, length, count, cells in zip(box[:2], box[2:], bins, size, strict=True):
