@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 import widefield
 from studies.study import Arm, Finding, Measured, Scale, SeedRuns, cpu_study, percent
-from studies.trained import Sets, Trained, accuracies, accuracy_of_others, features, labeled, probes
+from studies.trained import (
+    Sets,
+    Trained,
+    accuracies,
+    accuracy_of_others,
+    features,
+    labeled,
+    probes,
+    with_neighbors,
+)
 from widefield.data import Dataset
 from widefield.encoders import load_encoder
 from widefield.probes.features import Pixels
@@ -256,4 +265,41 @@ START_RETENTION = cpu_study(
     ),
 )
 
-STUDIES = [START_TABLE, START_CHOICES, START_LABELS, START_RETENTION]
+
+def at_the_end(trained: Trained) -> Measured:
+    """Return the class accuracy of the start and of the last epoch, whichever is handed over."""
+    assert trained.folder is not None
+    last = max((trained.folder / "checkpoints").glob("epoch-*"))
+    sets = trained.choice_sets()
+    found = {"frozen": load_encoder(trained.folder / "init"), "adapted": load_encoder(last)}
+    return {
+        f"{name}: {measure}": value
+        for name, encoder in found.items()
+        for measure, value in with_neighbors(encoder, sets).items()
+    }
+
+
+START_RATES = cpu_study(
+    id="start-rates",
+    question="Which learning rate gains most with retention and fixed norms?",
+    cpu=Scale(images=10_000, epochs=48, seeds=(0,), minutes=30, probed=2000),
+    arms={
+        f"{data}, {name}": Arm(
+            data=data,
+            settings={"method": "view-contrast", **settings},
+            start=STARTS["labels"],
+            images=2000,
+            epochs=6 / 48,
+        )
+        for data in ("cifar10+digits", "mnist", "photos")
+        for name, settings in {
+            "lr x 0.01": {"init_lr_scale": 0.01},
+            "lr x 0.1": {"init_lr_scale": 0.1},
+            "lr x 0.3": {"init_lr_scale": 0.3},
+            "lr x 0.1, no retention": {"init_lr_scale": 0.1, "retention": 0.0},
+        }.items()
+    },
+    measure=at_the_end,
+)
+
+STUDIES = [START_TABLE, START_CHOICES, START_LABELS, START_RETENTION, START_RATES]
