@@ -337,7 +337,7 @@ class PretrainRun:
 
         The encoder of the last epoch, which is among the checkpoints, stays there.
         """
-        self.print_line("measuring: the comparison with its floors, and wide features")
+        self.print_line("measuring: the comparison with its floors")
         self.monitor.compare()
         if self.monitor.comparison is not None:
             self.monitor.comparison.write(self.folder.path / "comparison.json")
@@ -354,6 +354,7 @@ class PretrainRun:
 
     def _save_readout(self, encoder: Encoder) -> None:
         """Fit the wide readout of `encoder` on the training data, and write it."""
+        self.print_line("fitting: wide features")
         try:
             readout = fit_on_dataset(encoder, self.dataset, device=self.monitor.device)
         except ValueError as error:  # features are pooled alone for encoders without stages

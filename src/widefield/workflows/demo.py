@@ -41,8 +41,8 @@ class Preset:
 PHOTO_PRESET = Preset(
     train="photos:train+digits:jitter=4",
     test="photos:test+digits:jitter=4",
-    settings={"views": "gentle", "epochs": 16},
-    ceiling={"views": "gentle", "batch_size": 64, "lr": 3e-3, "epochs": 10},
+    settings={"views": "gentle", "epochs": 10},
+    ceiling={"views": "gentle", "batch_size": 64, "lr": 3e-3, "epochs": 6},
     example_data="./my-images",
 )
 WORD_PRESET = Preset(
