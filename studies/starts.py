@@ -293,10 +293,11 @@ START_RATES = cpu_study(
         )
         for data in ("cifar10+digits", "mnist", "photos")
         for name, settings in {
-            "lr x 0.01": {"init_lr_scale": 0.01},
-            "lr x 0.1": {"init_lr_scale": 0.1},
-            "lr x 0.3": {"init_lr_scale": 0.3},
+            "lr x 0.01": {"init_lr_scale": 0.01, "retention": 1.0},
+            "lr x 0.1": {"init_lr_scale": 0.1, "retention": 1.0},
+            "lr x 0.3": {"init_lr_scale": 0.3, "retention": 1.0},
             "lr x 0.1, no retention": {"init_lr_scale": 0.1, "retention": 0.0},
+            "lr x 0.01, no retention": {"init_lr_scale": 0.01, "retention": 0.0},
         }.items()
     },
     measure=at_the_end,

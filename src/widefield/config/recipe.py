@@ -52,7 +52,7 @@ class Recipe(Settings):
     """First layers of initial weights that are not trained."""
     freeze_norm_layers: bool = True
     """Keep weights and running statistics of the norms of initial weights."""
-    retention: Annotated[float, Ge(0)] = 1.0
+    retention: Annotated[float, Ge(0)] = 0.0
     """Weight of predicting the initial features, as a multiple of the objective; 0 for none."""
     epochs: Annotated[int, Ge(1)] = 100
     """Passes over the data."""
