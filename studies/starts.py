@@ -291,7 +291,7 @@ START_RATES = cpu_study(
             images=2000,
             epochs=6 / 48,
         )
-        for data in ("cifar10+digits", "mnist", "photos")
+        for data in ("cifar10+digits", "mnist")
         for name, settings in {
             "lr x 0.01": {"init_lr_scale": 0.01, "retention": 1.0},
             "lr x 0.1": {"init_lr_scale": 0.1, "retention": 1.0},
