@@ -447,6 +447,6 @@ def test_batch_norm_without_statistics(name: str | None, tmp_path: Path) -> None
 
 def test_who_named_an_architecture_is_not_told_to_name_one(tmp_path: Path) -> None:
     file = saved(timm.create_model("resnet18").state_dict(), tmp_path)
-    with pytest.raises(ValueError, match="name another one, or leave @NAME out") as error:
+    with pytest.raises(ValueError, match="name that one, or leave @NAME out") as error:
         load_foreign(file, "vit_tiny_patch16_224")
     assert "append" not in str(error.value)

@@ -184,7 +184,7 @@ def _remedy(best: WeightMatch, *, chosen: bool) -> str:
     if not best.unused and all("running_" in name for name in best.random):
         return "save the statistics of its batch normalization too, as state_dict() does"
     if chosen:
-        return f"its encoder is none of {best.architecture}: name another one, or leave @NAME out"
+        return "it has the weights of another encoder: name that one, or leave @NAME out"
     return "append @NAME to the file, NAME being a timm model or torchvision:NAME"
 
 
