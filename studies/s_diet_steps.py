@@ -15,7 +15,7 @@ from widefield.config.recipes import make_recipe
 from widefield.core.form import InputSpec
 from widefield.data import Dataset, Loader
 from widefield.encoders import Encoder
-from widefield.head import batch_cross_entropy, initial_rows
+from widefield.head import PerExampleHead, batch_cross_entropy, initial_rows
 from widefield.methods import BuildContext, Method, SDietConfig
 from widefield.views import build_views
 
@@ -199,6 +199,11 @@ class Step:
         )
         self.loss(images).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
+        for module in self.method.modules():
+            if isinstance(module, PerExampleHead) and module.optimizer is not None:
+                module.optimizer.step()
+        if self.method.moves_after_step:
+            self.method.after_step()
 
     def state_bytes(self) -> int:
         """Return the bytes of weights, gradients and the optimizer's moments on the device."""

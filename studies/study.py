@@ -178,7 +178,8 @@ class Study:
 
     def arms_at(self, scale: ScaleName) -> list[str]:
         """Return the names of the arms that run at a scale; at tiny, each at one learning rate."""
-        names = [name for name in self.arms if scale != "tiny" or RATE not in name]
+        arms = self.arms
+        names = [x for x in arms if scale != "tiny" or x.rpartition(RATE)[0] not in arms]
         return names[: self.scales[scale].arms]
 
     def untrained(self, arm: str) -> str:
