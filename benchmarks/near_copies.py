@@ -152,5 +152,10 @@ def bench(examples: int = 400, found: int = 100, large: int = 50_000, seed: int 
     return {"values": values | {"seconds": seconds}, "seed": seed, "rates": measured}
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Measure as the options say."""
     command(bench)
+
+
+if __name__ == "__main__":
+    main()

@@ -74,7 +74,13 @@ def nearest_rows(
         elif own is not None:
             row = torch.arange(len(similarity), device=keys.device)
             similarity[row, own[rows]] = -torch.inf
-        yield rows, *similarity.topk(k, dim=1)
+        yield rows, *k_nearest(similarity, k)
+
+
+def k_nearest(similarity: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest similarities of each row [n, m], largest first, and their columns."""
+    values, columns = similarity.topk(k, dim=1)
+    return values, columns
 
 
 def cosine_topk(

@@ -31,6 +31,7 @@ from torch import Tensor
 from widefield.core.errors import option
 from widefield.core.types import Kind, kind_of
 from widefield.metrics.groups import COPY
+from widefield.metrics.neighbors import k_nearest
 from widefield.probes.features import pixels
 from widefield.probes.folds import GroupIds
 
@@ -248,7 +249,7 @@ def _near_copies(
         similarity = _similarities(queries, keys, family)
         if own:
             similarity.fill_diagonal_(-torch.inf)
-        nearest, index = similarity.topk(k, dim=1)
+        nearest, index = k_nearest(similarity, k)
         distance = (2 - 2 * nearest.double()).clamp_min(_NEAREST**2).sqrt().numpy()
         near, column = np.nonzero(distance <= _radius(distance, _CHANCE / len(families))[:, None])
         pairs.append((near, index.numpy()[near, column]))
