@@ -203,7 +203,7 @@ def cell_roots(f: Tensor) -> Tensor:
 
 
 def whitened_directions(x: Tensor, width: int) -> Tensor:
-    """Return V [K, width] of the class above for rows x [n, K] of mean 0."""
+    """Return V [K, width] of `CellFeatures` for rows x [n, K] of mean 0."""
     few = len(x) < x.shape[1]  # then x x^T is smaller, and has the same eigenvalues
     values, vectors = torch.linalg.eigh((x @ x.T if few else x.T @ x) / len(x))
     values, vectors = values.flip(0)[:width], vectors.flip(1)[:, :width]

@@ -112,10 +112,8 @@ class Sketches:
     def placements(self) -> tuple[list[Placement], ...]:
         """Return families of placements: as they stand, turned, and by how much is shared."""
         if self.kind != "images":
-            bins, shifts = (
-                (1, _TIME_BINS),
-                [sign * d / 32 for d in range(1, 25) for sign in (1, -1)],
-            )
+            bins = (1, _TIME_BINS)
+            shifts = [sign * d / 32 for d in range(1, 25) for sign in (1, -1)]
             families = [[0.0], shifts[:16], shifts[16:32], shifts[32:]]
             edge = _EDGE if self.kind == "sounds" else 0
             return tuple([_shifted(0, d, bins, edge) for d in family] for family in families)

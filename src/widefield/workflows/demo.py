@@ -37,7 +37,7 @@ class Preset:
 
 # At fixed positions a linear classifier predicts digits from raw pixels, so they move. Photos
 # differ mostly in color, which gentle views preserve; settings were chosen on a split of the
-# training crops.
+# training crops, and the epochs by the time that they take.
 PHOTO_PRESET = Preset(
     train="photos:train+digits:jitter=4",
     test="photos:test+digits:jitter=4",
