@@ -15,7 +15,6 @@ because logits are linear in the step length.
 Shapes: n examples, d columns of x, P problems, K the maximum number of classes.
 """
 
-from collections import deque
 from dataclasses import dataclass
 
 import torch
@@ -40,39 +39,38 @@ class Problems:
     """float32 [P, n]: weight of each example, 0 to leave it out; rows sum to 1."""
     l2: Tensor
     """float32 [P, d]."""
-    excluded: Tensor
-    """float32 [P, K], added to the logits: -inf for classes a problem lacks, else 0."""
+    classes: Tensor
+    """int64 [P]: number of classes of each problem, at most K."""
 
     def __getitem__(self, index: Tensor) -> "Problems":
         """Return the problems that `index`, int64 [P'] or bool [P], selects."""
-        return Problems(self.target[index], self.share[index], self.l2[index], self.excluded[index])
+        return Problems(self.target[index], self.share[index], self.l2[index], self.classes[index])
 
     def logits(self, x: DesignMatrix, weight: Tensor) -> Tensor:
-        """Return the logits [P, K, n] of `weight` [P, K, d]."""
-        return x.times(weight) + self.excluded[:, :, None]
+        """Return the logits [P, K, n] of `weight` [P, K, d], -inf for classes a problem lacks."""
+        lacking = torch.arange(weight.shape[1], device=weight.device) >= self.classes[:, None]
+        return x.times(weight).masked_fill_(lacking[:, :, None], -torch.inf)
 
     def loss(self, logits: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return f [P] in float64 and the probabilities [P, K, n]."""
-        top = logits.amax(1, keepdim=True)
-        probability = (logits - top).exp_()
-        total = probability.sum(1, keepdim=True)
-        nll = total.log() + top - logits.gather(1, self.target[:, None])
-        penalty = self.l2 * weight.square().sum(1)
-        loss = (self.share * nll[:, 0]).double().sum(1) + penalty.double().sum(1) / 2
-        return loss, probability.div_(total)
+        log_probability = logits.log_softmax(1)
+        of_target = log_probability.gather(1, self.target[:, None])[:, 0]
+        penalty = (self.l2[:, None] * weight).mul_(weight).sum((1, 2), dtype=torch.float64)
+        loss = penalty / 2 - (self.share * of_target).sum(1, dtype=torch.float64)
+        return loss, log_probability.exp_()
 
     def gradient(self, x: DesignMatrix, weight: Tensor, probability: Tensor) -> Tensor:
         """Return df/dW, [P, K, d]."""
         share = self.share[:, None]
         residual = (probability * share).scatter_add_(1, self.target[:, None], -share)
-        return x.sums(residual) + self.l2[:, None] * weight
+        return x.sums(residual).addcmul_(self.l2[:, None], weight)
 
     def diagonal(self, variance: Tensor, probability: Tensor) -> Tensor:
         """Return the approximate diagonal of the Hessian, [P, 1, d]: c v_d + l_d."""
-        others = (self.excluded == 0).sum(1) - 1
-        mean = (self.share * (1 - probability.square().sum(1))).sum(1) / others
+        squares = (self.share[:, None] * probability).mul_(probability).sum((1, 2))
+        mean = (1 - squares) / (self.classes - 1)
         # The bias has no penalty: where probabilities round to one, this avoids 1 / 0.
-        return (mean.clamp(min=1e-7)[:, None] * variance + self.l2)[:, None]
+        return torch.addcmul(self.l2, mean.clamp_(min=1e-7)[:, None], variance)[:, None]
 
 
 def minimize(x: DesignMatrix, problems: Problems, start: Tensor, *, tolerance: float) -> Tensor:
@@ -83,7 +81,7 @@ def minimize(x: DesignMatrix, problems: Problems, start: Tensor, *, tolerance: f
     """
     variance = x.mean_squares()
     solution, running = start.clone(), torch.arange(len(start), device=start.device)
-    weight, logits, curvature = start, problems.logits(x, start), _Curvature()
+    weight, logits, curvature = start, problems.logits(x, start), _Curvature(start)
     loss, probability = problems.loss(logits, weight)
     gradient = problems.gradient(x, weight, probability)
     decreased = torch.ones_like(running, dtype=torch.bool)
@@ -97,68 +95,86 @@ def minimize(x: DesignMatrix, problems: Problems, start: Tensor, *, tolerance: f
             curvature.keep(active)
         if len(running) == 0:
             return solution
-        inverse = 1 / problems.diagonal(variance, probability)
-        direction = -curvature.inverse_hessian_times(gradient, inverse)
+        inverse = problems.diagonal(variance, probability).reciprocal_()
+        direction = curvature.inverse_hessian_times(gradient, inverse).neg_()
         descent, logit_direction = _dot(gradient, direction), x.times(direction)
         length = torch.ones_like(descent)
         for _ in range(_TRIALS):  # until every problem satisfies the Armijo condition
-            step = _scale(length, direction)
-            new_logits = torch.addcmul(logits, length[:, None, None], logit_direction)
-            new_loss, probability = problems.loss(new_logits, weight + step)
+            factor = length[:, None, None]
+            new_weight = torch.addcmul(weight, factor, direction)
+            new_logits = torch.addcmul(logits, factor, logit_direction)
+            new_loss, probability = problems.loss(new_logits, new_weight)
             # The constant of the Armijo condition is Nocedal and Wright's (section 3.1).
             decreased = new_loss <= loss + 1e-4 * length * descent
             if decreased.all():
                 break
             length = torch.where(decreased, length, length / 2)
-        step = _scale(decreased, step)
-        weight, logits, loss = weight + step, new_logits, new_loss
-        old, gradient = gradient, problems.gradient(x, weight, probability)
-        curvature.add(step, gradient - old)
+        else:
+            new_weight = torch.where(decreased[:, None, None], new_weight, weight)
+        new_gradient = problems.gradient(x, new_weight, probability)
+        curvature.add(new_weight - weight, new_gradient - gradient)
+        weight, logits, loss, gradient = new_weight, new_logits, new_loss, new_gradient
     solution[running] = weight
     return solution
 
 
 class _Curvature:
-    """The last steps s and gradient changes y of every problem, [P, K, d] each."""
+    """The last m steps s and gradient changes y of every problem, as rows of S and Y [m, K d].
 
-    def __init__(self) -> None:
-        self._pairs: deque[tuple[Tensor, Tensor, Tensor]] = deque(maxlen=_PAIRS)
+    With R_ij = s_i.y_j where pair i is not newer than pair j, else 0, and its diagonal D, the
+    two-loop recursion (algorithm 7.4) is
+
+        R a = S g,   r = H_0 (g - Y^T a),   R^T b = D a - Y r,   H g = r + S^T b .
+
+    The inverse of R is kept. A new pair adds a column to it; rows and columns of pairs that are
+    missing or left out are 0. The order of the pairs has no effect.
+    """
+
+    def __init__(self, start: Tensor) -> None:
+        self._steps = start.new_zeros(len(start), _PAIRS, start[0].numel())
+        self._changes = torch.zeros_like(self._steps)
+        self._inverse = start.new_zeros(len(start), _PAIRS, _PAIRS)
+        self._diagonal = start.new_zeros(len(start), _PAIRS, 1)
+        self._newest = -1
 
     def add(self, step: Tensor, change: Tensor) -> None:
-        along = _dot(step, change)
-        # f is convex, so s.y > 0 except for rounding; other pairs get weight 0.
-        self._pairs.append((step, change, torch.where(along > 0, 1 / along, 0)))
+        self._newest = new = (self._newest + 1) % _PAIRS
+        self._steps[:, new], self._changes[:, new] = step.flatten(1), change.flatten(1)
+        products = _times(self._steps, change)
+        along = products[:, new]
+        # f is convex, so s.y > 0 except for rounding; other pairs are left out.
+        inverse = torch.where(along > 0, along.reciprocal(), 0)
+        self._inverse[:, new], self._inverse[:, :, new] = 0, 0
+        column = torch.bmm(self._inverse, products)[:, :, 0].mul_(-inverse)
+        column[:, new] = inverse[:, 0]
+        self._inverse[:, :, new] = column
+        self._diagonal[:, new] = along
 
     def keep(self, problems: Tensor) -> None:
-        for _ in range(len(self._pairs)):
-            step, change, inverse = self._pairs.popleft()
-            self._pairs.append((step[problems], change[problems], inverse[problems]))
+        self._steps, self._changes = self._steps[problems], self._changes[problems]
+        self._inverse, self._diagonal = self._inverse[problems], self._diagonal[problems]
 
     def inverse_hessian_times(self, gradient: Tensor, start: Tensor) -> Tensor:
-        """Run the two-loop recursion (algorithm 7.4); H_0 is the diagonal `start`, rescaled."""
-        q, alphas = gradient, []
-        for step, change, inverse in reversed(self._pairs):
-            alphas.append(inverse * _dot(step, q))
-            q = q - _scale(alphas[-1], change)
-        r = self._fit_to_last_pair(start) * q
-        for (step, change, inverse), alpha in zip(self._pairs, reversed(alphas), strict=True):
-            r = r + _scale(alpha - inverse * _dot(change, r), step)
-        return r
+        """Return H g; H_0 is the diagonal `start`, rescaled."""
+        a = torch.bmm(self._inverse, _times(self._steps, gradient))
+        q = torch.baddbmm(gradient.flatten(1)[:, None], a.mT, self._changes, alpha=-1)
+        r = self._fit_to_last_pair(start) * q.view_as(gradient)
+        b = torch.bmm(self._inverse.mT, self._diagonal * a - _times(self._changes, r))
+        return torch.baddbmm(r.flatten(1)[:, None], b.mT, self._steps).view_as(r)
 
     def _fit_to_last_pair(self, start: Tensor) -> Tensor:
         """Scale `start` so that H_0 y has the length of s, seen along y (equation 7.20)."""
-        if not self._pairs:
-            return start
-        _, change, inverse = self._pairs[-1]
-        ratio = 1 / (inverse * _dot(change, start * change))
-        return _scale(torch.where(inverse > 0, ratio, 1), start)
+        change = self._changes[:, self._newest].view(len(start), -1, start.shape[2])
+        along = self._diagonal[:, self._newest]
+        ratio = along / _dot(change, start * change)[:, None]
+        return torch.where(along > 0, ratio, 1)[:, :, None] * start
+
+
+def _times(rows: Tensor, matrix: Tensor) -> Tensor:
+    """Return the inner products [P, m, 1] of rows [P, m, K d] with [P, K, d]."""
+    return torch.bmm(rows, matrix.flatten(1)[:, :, None])
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
     """Return the inner products [P] of [P, K, d] with [P, K, d]."""
     return (a * b).sum((1, 2))
-
-
-def _scale(factor: Tensor, stack: Tensor) -> Tensor:
-    """Multiply each [K, d] of a stack [P, K, d] by its own factor [P]."""
-    return factor[:, None, None] * stack

@@ -195,7 +195,7 @@ def _search(
         part = slice(first, first + at_once)
         truth, is_val, l2 = target[part], validation[part], strengths[part]
         problems = _problems(x, truth, ~is_val, sizes[part], l2)
-        start = problems.l2.new_zeros(*problems.excluded.shape, x.width)
+        start = problems.l2.new_zeros(len(truth), int(sizes[part].max()), x.width)
         # Coarser than the refit, 1e-4: it only ranks strengths, and the refit starts from it. Both
         # are chosen by hand; accuracies agree with scikit-learn's (tests/unit/probes).
         weight = minimize(x, problems, start, tolerance=1e-3)
@@ -289,12 +289,11 @@ def _eigenvectors(gram: Tensor) -> tuple[Tensor, Tensor]:
 
 def _problems(x: DesignMatrix, target: Tensor, used: Tensor, sizes: Tensor, l2: Tensor) -> Problems:
     """Return problems over the examples `used`, bool [P, n], the last column unpenalized."""
-    present = torch.arange(int(sizes.max()), device=target.device) < sizes[:, None]
     penalty = l2[:, None].repeat(1, x.width)
     penalty[:, -1] = 0
     return Problems(
         target=target,
         share=used / used.sum(1, keepdim=True),
         l2=penalty,
-        excluded=torch.where(present, 0.0, -torch.inf),
+        classes=sizes,
     )
