@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from widefield.core import rng
 from widefield.core.errors import option
 from widefield.data import Dataset, same_images
-from widefield.inference.splits import TrainTest, scorable, split_by_hash
+from widefield.inference.splits import TrainTest, split_by_hash
 from widefield.probes.near_copies import (
     COPIES_SHARE,
     MAX_POOLED,
@@ -129,6 +129,6 @@ def _split_again(train: Dataset, test: Dataset) -> TrainTest | None:
         rate=train.rate,
     )
     try:
-        return scorable(split_by_hash(pooled))
+        return split_by_hash(pooled).scorable()
     except ValueError:  # too few groups, or a class in one part alone
         return None

@@ -1,6 +1,5 @@
 """Training and test data of probes."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,15 +21,12 @@ from widefield.data.select import balanced_subset
 from widefield.data.source import Data
 from widefield.data.spec import BUILT_IN, MEMORY, parse, spec_text
 from widefield.inference.features import FeatureExtractor, images_progress
+from widefield.inference.scorable import scorable, with_tasks
 from widefield.probes.folds import SplitGroups
 from widefield.train.run_dir import RunFolder
 
 # As is usual; `_test_count` keeps the same ratio, one to four.
 _TEST_SHARE = 0.2
-
-# Chosen by hand: a note is one line.
-_RARE = 3
-"""Classes that a note on small classes names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +64,12 @@ class TrainTest:
 
     def only(self, *tasks: str) -> "TrainTest":
         """Return the same images, with the labels and targets of some tasks alone."""
-        return TrainTest(train=_with_tasks(self.train, tasks), test=_with_tasks(self.test, tasks))
+        return TrainTest(train=with_tasks(self.train, tasks), test=with_tasks(self.test, tasks))
+
+    def scorable(self) -> "TrainTest":
+        """Return the part of the data that probes can be fitted and scored on; see `scorable`."""
+        train, test = scorable(self.train, self.test)
+        return TrainTest(train=train, test=test)
 
     def planted_labels(
         self, feature: ImageFeature | AudioFeature, *, seed: int
@@ -132,7 +133,7 @@ def open_train_test(
         source = test_source(extractor, data)
     elif data is not None and not isinstance(data, str | Path):
         whole = extractor.open(data, replace(options, max_examples=None), quiet=quiet)
-        return scorable(split_by_hash(whole, max_examples))
+        return split_by_hash(whole, max_examples).scorable()
     elif data is not None:
         text = _with_split(spec_text(data), labels)
         train, source = extractor.open(text, options, quiet=quiet), to_test_split(text)
@@ -148,7 +149,7 @@ def open_train_test(
         source = to_test_split(text)
     scored = replace(options, max_examples=_test_count(source, options), held_out=True)
     test = extractor.open(source, scored, like=train, quiet=quiet)
-    return scorable(TrainTest(train=train, test=test))
+    return TrainTest(train=train, test=test).scorable()
 
 
 def data_notes(train: Dataset, test: Dataset) -> list[str]:
@@ -259,135 +260,6 @@ def _with_split(text: str, labels: LabelTable | None) -> str:
     if labels is not None and spec.base in BUILT_IN:  # its splits have the same example names
         raise ValueError(f"{spec.base} has labels of its own: leave {option('labels')} out")
     return str(replace(spec, split="train")) if spec.split is None else text
-
-
-def scorable(data: TrainTest) -> TrainTest:
-    """Return the part of the data that probes can be fitted and scored on.
-
-    Test labels become class ids of the training data; test examples of other classes are left out
-    with a note. Classes with fewer than two examples to fit on are left out with a note, and so are
-    labels of several that do not vary.
-
-    Raises:
-        ValueError: the test data lack a task, no test example has a class of the training
-            data, fewer than two classes are left, or a number or all labels do not vary.
-    """
-    return _without_rare_classes(_with_ids_of_training(_varying(data)))
-
-
-def _with_ids_of_training(data: TrainTest) -> TrainTest:
-    train, test = data.train, data.test
-    missing = [task for task in train.labels if task not in test.labels]
-    if missing:
-        raise ValueError(
-            f"{test.spec} has no labels of task {missing[0]!r}, which {train.spec} has: leave it "
-            "out of these, or score on data that have it"
-        )
-    labels: dict[str, NDArray[np.int64]] = {}
-    known, notes = np.ones(len(test), dtype=bool), []
-    for task, names in train.classes.items():
-        ids = {name: k for k, name in enumerate(names)}
-        to_train = np.array([ids.get(name, -1) for name in test.classes[task]], dtype=np.int64)
-        labels[task] = to_train[test.labels[task]]
-        lost = labels[task] < 0
-        if lost.any():
-            left = [test.classes[task][k] for k in np.unique(test.labels[task][lost])]
-            if lost.all():
-                raise ValueError(
-                    f"task {task!r}: class {left[0]!r} of {test.spec} is not in {train.spec}: "
-                    "score on data with the same classes"
-                )
-            notes.append(
-                f"task {task!r}: {lost.sum()} examples to score are left out, of classes without "
-                f"one to fit on: {_join_names(left)}"
-            )
-        known &= ~lost
-    if not known.any():
-        raise ValueError(f"no example of {test.spec} has classes of {train.spec} in all tasks")
-    test = replace(test, labels=test.labels | labels, classes=test.classes | train.classes)
-    if notes:
-        rest = test.subset(np.flatnonzero(known))
-        test = replace(rest, notes=(*test.notes, *notes))
-    return TrainTest(train=train, test=test)
-
-
-def _without_rare_classes(data: TrainTest) -> TrainTest:
-    train, test = data.train, data.test
-    notes: list[str] = []
-    fitted, scored = (np.ones(len(half), dtype=bool) for half in (train, test))
-    for task, names in train.classes.items():
-        counts, test_counts = (
-            np.bincount(half.labels[task], minlength=len(names)) for half in (train, test)
-        )
-        if (counts + test_counts > 0).sum() < 2:
-            raise ValueError(f"task {task!r}: labels hold one class: two are needed")
-        rare = counts < 2
-        if (~rare).sum() < 2:
-            raise ValueError(
-                f"task {task!r}: labels hold fewer than two classes of two examples to fit on in "
-                f"{train.spec}: give more of them"
-            )
-        lost = counts[rare].sum() + test_counts[rare].sum()
-        if lost:
-            left = [name for name, few in zip(names, rare, strict=True) if few]
-            notes.append(
-                f"task {task!r}: {lost} examples are left out, of classes with fewer than two to "
-                f"fit on: {_join_names(left)}"
-            )
-        fitted &= ~rare[train.labels[task]]
-        scored &= ~rare[test.labels[task]]
-    if not notes:
-        return data
-    if not scored.any():
-        raise ValueError(f"no test example has a class with two examples to fit on in {train.spec}")
-    train = replace(train.subset(np.flatnonzero(fitted)), notes=(*train.notes, *notes))
-    rest = TrainTest(train=train, test=test.subset(np.flatnonzero(scored)))
-    # What one task leaves out can take the second example of another task's class.
-    return scorable(rest)
-
-
-def _varying(data: TrainTest) -> TrainTest:
-    """Return the data without labels of several that too few examples have, or lack."""
-    halves, notes = (dict(data.train.targets), dict(data.test.targets)), []
-    for task, target in data.train.targets.items():
-        fitted, scored = target.values, data.test.targets[task].values
-        if target.kind == "number":
-            if np.ptp(fitted) == 0 or np.ptp(scored) == 0:
-                raise ValueError(f"task {task!r}: the number is the same for all: give others")
-            continue
-        fewest = np.minimum(fitted.sum(0), (1 - fitted).sum(0))
-        varies = (fewest >= 2) & (np.ptp(scored, axis=0) > 0)
-        if not varies.any():
-            raise ValueError(
-                f"task {task!r}: no label has two examples with it and two without to fit on, and "
-                "one of each to score: give more of them"
-            )
-        if not varies.all():
-            left = [name for name, kept in zip(target.labels, varies, strict=True) if not kept]
-            notes.append(
-                f"task {task!r}: left out are labels that too few examples have or lack: "
-                f"{_join_names(left)}"
-            )
-        for half in halves:
-            half[task] = half[task].only(np.flatnonzero(varies))
-    return TrainTest(
-        train=replace(data.train, targets=halves[0], notes=(*data.train.notes, *notes)),
-        test=replace(data.test, targets=halves[1]),
-    )
-
-
-def _join_names(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:_RARE]))
-    return f"{shown} and {len(names) - _RARE} more" if len(names) > _RARE else shown
-
-
-def _with_tasks(dataset: Dataset, tasks: Sequence[str]) -> Dataset:
-    return replace(
-        dataset,
-        labels={task: dataset.labels[task] for task in tasks if task in dataset.labels},
-        classes={task: dataset.classes[task] for task in tasks if task in dataset.classes},
-        targets={task: dataset.targets[task] for task in tasks if task in dataset.targets},
-    )
 
 
 def _overlay(

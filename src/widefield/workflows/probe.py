@@ -23,7 +23,6 @@ from widefield.inference.splits import (
     data_notes,
     open_train_test,
     own_group,
-    scorable,
     test_source,
     training_data,
 )
@@ -222,7 +221,7 @@ def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:
             f"subfolders or label arrays, {option('labels')}, or other data to fit on, "
             f"{option('train_data', 'DATA')}, or plant a feature such as +digits in both"
         )
-    return scorable(data.only(*(shared if task is None else [task])))
+    return data.only(*(shared if task is None else [task])).scorable()
 
 
 def _train_test_overlap(extractor: FeatureExtractor, test: Dataset) -> int:

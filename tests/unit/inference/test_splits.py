@@ -66,3 +66,37 @@ def test_all_are_scored_where_there_are_fewer_than_a_quarter(tmp_path: Path) -> 
         assert len(whole.test) < len(whole.train) // 4
         split = opened(source, labels=given, max_examples=len(whole.train))
         assert (len(split.train), len(split.test)) == (len(whole.train), len(whole.test))
+
+
+@pytest.mark.parametrize(
+    ("other", "problem"),
+    [
+        (np.arange(60) // 2, "task 'other': "),
+        (np.zeros(60, int), "task 'other': labels hold one class"),
+        (np.r_[np.zeros(59, int), 1], "task 'other': labels hold "),
+        (np.ones(60), "task 'other': the number is the same for all"),
+        (np.eye(60), "task 'other': no label has two examples"),
+    ],
+    ids=["patients of two", "one class", "one example", "one number", "several labels"],
+)
+def test_a_task_that_cannot_be_scored_leaves_the_others(other: Any, problem: str) -> None:
+    data = arrays(np.arange(60) % 2)
+    split = opened(data | {"other": other})
+    assert split.tasks == ("kind",)
+    assert any(
+        note.startswith(problem) and note.endswith(": this task is left out")
+        for note in split.train.notes
+    )
+    alone = opened(data)
+    assert len(split.train) == len(alone.train)
+    assert split.test.labels["kind"].tolist() == alone.test.labels["kind"].tolist()
+    with pytest.raises(ValueError, match=problem):
+        opened({"x": data["x"], "other": other})
+
+
+def test_a_task_of_the_training_data_alone_leaves_the_others() -> None:
+    fitted = arrays(np.arange(40) % 2, age=np.arange(40) / 7, side=np.arange(40) % 2)
+    split = opened(arrays(np.arange(20) % 2), train_data=fitted)
+    assert split.tasks == ("kind",)
+    for name in ("age", "side"):
+        assert any(f"{name!r}, which memory has" in note for note in split.train.notes)

@@ -1,0 +1,179 @@
+"""The part of training and test data that probes can be fitted and scored on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widefield.data import Dataset
+
+# Chosen by hand: a note is one line.
+_RARE = 3
+"""Classes that a note on small classes names."""
+
+
+def scorable(train: Dataset, test: Dataset) -> tuple[Dataset, Dataset]:
+    """Return the part of the data that probes can be fitted and scored on.
+
+    Test labels become class ids of the training data. Left out, with a note each, are test examples
+    of other classes, classes with fewer than two examples to fit on, labels of several that do not
+    vary, and beside other tasks those that cannot be scored, or not on half of the test examples.
+
+    Raises:
+        ValueError: no task is left: the test data lack it or have none of its classes, fewer than
+            two classes are left, or a number or all labels do not vary.
+    """
+    tasks = (*train.labels, *train.targets)
+    usable: dict[str, _Usable] = {}
+    unusable: dict[str, str] = {}
+    for task in tasks:
+        try:
+            if task in train.labels:
+                usable[task] = _usable(train, test, task)
+            else:
+                train, test = _varying(train, test, task)
+        except ValueError as error:
+            unusable[task] = str(error)
+    for task, (_, scored, _, _) in usable.items():
+        if 2 * scored.sum() < len(scored) and len(unusable) + 1 < len(tasks):
+            unusable[task] = (
+                f"task {task!r}: {int((~scored).sum())} of {len(scored)} test examples have no "
+                "class with two examples to fit on"
+            )
+    if len(unusable) == len(tasks) > 0:
+        raise ValueError(next(iter(unusable.values())))
+    if unusable:
+        rest = [task for task in tasks if task not in unusable]
+        left = [f"{problem}: this task is left out" for problem in unusable.values()]
+        train, test = with_tasks(train, rest).with_notes(*left), with_tasks(test, rest)
+    return _with_usable(train, test, {task: usable[task] for task in train.labels})
+
+
+_Usable = tuple[
+    NDArray[np.bool_], NDArray[np.bool_], NDArray[np.int64], tuple[list[str], list[str]]
+]
+"""Training and test examples that a task of classes can be fitted and scored on, bool [n] and [m],
+class ids of the latter, and notes on both."""
+
+
+def _usable(train: Dataset, test: Dataset, task: str) -> _Usable:
+    if task not in test.labels:
+        raise ValueError(
+            f"{test.spec} has no labels of task {task!r}, which {train.spec} has: leave it "
+            "out of these, or score on data that have it"
+        )
+    names, others = train.classes[task], test.classes[task]
+    position = {name: k for k, name in enumerate(names)}
+    ids = np.array([position.get(name, -1) for name in others], dtype=np.int64)[test.labels[task]]
+    notes: tuple[list[str], list[str]] = [], []
+    unknown = ids < 0
+    if unknown.any():
+        left = [others[k] for k in np.unique(test.labels[task][unknown])]
+        if unknown.all():
+            raise ValueError(
+                f"task {task!r}: class {left[0]!r} of {test.spec} is not in {train.spec}: "
+                "score on data with the same classes"
+            )
+        notes[1].append(
+            f"task {task!r}: {unknown.sum()} examples to score are left out, of classes without "
+            f"one to fit on: {_join_names(left)}"
+        )
+    counts = np.bincount(train.labels[task], minlength=len(names))
+    test_counts = np.bincount(ids[~unknown], minlength=len(names))
+    if (counts + test_counts > 0).sum() < 2:
+        raise ValueError(f"task {task!r}: labels hold one class: two are needed")
+    rare = counts < 2
+    if (~rare).sum() < 2:
+        raise ValueError(
+            f"task {task!r}: labels hold fewer than two classes of two examples to fit on in "
+            f"{train.spec}: give more of them"
+        )
+    if lost := counts[rare].sum() + test_counts[rare].sum():
+        left = [names[k] for k in np.flatnonzero(rare & (counts + test_counts > 0))]
+        notes[0].append(
+            f"task {task!r}: {lost} examples are left out, of classes with fewer than two to "
+            f"fit on: {_join_names(left)}"
+        )
+    scored = ~unknown & ~np.append(rare, True)[ids]
+    if not scored.any():
+        raise ValueError(
+            f"task {task!r}: no test example has a class with two examples to fit on in "
+            f"{train.spec}: give more of them"
+        )
+    return ~rare[train.labels[task]], scored, ids, notes
+
+
+def _with_usable(
+    train: Dataset, test: Dataset, usable: Mapping[str, _Usable]
+) -> tuple[Dataset, Dataset]:
+    """Return the examples that are usable for each task."""
+    fitted, scored = (np.ones(len(half), dtype=bool) for half in (train, test))
+    for fit, score, _, _ in usable.values():
+        fitted &= fit
+        scored &= score
+    if not scored.any():
+        raise ValueError(
+            f"no example of {test.spec} has classes of {train.spec} in all tasks: give one task"
+        )
+    test = replace(
+        test,
+        labels=test.labels | {task: ids for task, (_, _, ids, _) in usable.items()},
+        classes=test.classes | train.classes,
+    )
+    notes = [[note for *_, both in usable.values() for note in both[half]] for half in (0, 1)]
+    if not scored.all():
+        test = test.subset(np.flatnonzero(scored))
+    test = test.with_notes(*notes[1])
+    if not fitted.all():
+        train = train.subset(np.flatnonzero(fitted)).with_notes(*notes[0])
+        # What one task leaves out can take the second example of another task's class.
+        return scorable(train, test)
+    return train.with_notes(*notes[0]), test
+
+
+def _varying(train: Dataset, test: Dataset, task: str) -> tuple[Dataset, Dataset]:
+    """Return the data without labels of a task of several that too few examples have, or lack."""
+    target, other = train.targets[task], test.targets.get(task)
+    if other is None:
+        raise ValueError(
+            f"{test.spec} has no {target.kind} {task!r}, which {train.spec} has: leave "
+            "it out of these, or score on data that have it"
+        )
+    fitted, scored = target.values, other.values
+    if target.kind == "number":
+        if np.ptp(fitted) == 0 or np.ptp(scored) == 0:
+            raise ValueError(f"task {task!r}: the number is the same for all: give others")
+        return train, test
+    fewest = np.minimum(fitted.sum(0), (1 - fitted).sum(0))
+    varies = (fewest >= 2) & (np.ptp(scored, axis=0) > 0)
+    if not varies.any():
+        raise ValueError(
+            f"task {task!r}: no label has two examples with it and two without to fit on, and "
+            "one of each to score: give more of them"
+        )
+    if varies.all():
+        return train, test
+    left = [name for name, kept in zip(target.labels, varies, strict=True) if not kept]
+    note = f"task {task!r}: left out are labels that too few examples have or lack: "
+    kept = np.flatnonzero(varies)
+    train, test = (
+        replace(half, targets=half.targets | {task: half.targets[task].only(kept)})
+        for half in (train, test)
+    )
+    return train.with_notes(note + _join_names(left)), test
+
+
+def _join_names(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:_RARE]))
+    return f"{shown} and {len(names) - _RARE} more" if len(names) > _RARE else shown
+
+
+def with_tasks(dataset: Dataset, tasks: Sequence[str]) -> Dataset:
+    """Return the same examples, with the labels and targets of some tasks alone."""
+    return replace(
+        dataset,
+        labels={task: dataset.labels[task] for task in tasks if task in dataset.labels},
+        classes={task: dataset.classes[task] for task in tasks if task in dataset.classes},
+        targets={task: dataset.targets[task] for task in tasks if task in dataset.targets},
+    )
