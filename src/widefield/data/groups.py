@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from widefield.core.errors import option
 from widefield.core.names import printable
 from widefield.data.examples import Examples
+from widefield.data.table import LEFT_OUT, lists_classes
 
 FOLDER, REGEX = "folder:", "regex:"
 _SPELLINGS = "name a column or a label array, a folder level as folder:1, or regex:PATTERN"
@@ -37,7 +38,7 @@ def grouped(examples: Examples, group: str) -> Examples:
         >>> len(set(grouped(examples, r"regex:(s\d)_").groups.tolist()))
         2
     """
-    labels, classes = dict(examples.labels), dict(examples.classes)
+    labels, classes, notes = dict(examples.labels), dict(examples.classes), examples.notes
     if group.startswith(FOLDER):
         keys = _folders(examples.names, group)
     elif group.startswith(REGEX):
@@ -45,6 +46,8 @@ def grouped(examples: Examples, group: str) -> Examples:
     else:
         keys = _column(examples, group)
         del labels[group], classes[group]
+        # A column of groups is no task: its classes are not told.
+        notes = tuple(note for note in notes if not lists_classes(note, group))
     sizes = np.unique(keys, return_counts=True)[1]
     count, n = len(sizes), len(keys)
     if count < 2:
@@ -53,7 +56,7 @@ def grouped(examples: Examples, group: str) -> Examples:
             f"{_SPELLINGS} that tells them apart"
         )
     note = f"group {printable(group)}: {count} groups of {n} examples, at most {sizes.max()} in one"
-    found = replace(examples, labels=labels, classes=classes, groups=_ids(keys))
+    found = replace(examples, labels=labels, classes=classes, groups=_ids(keys), notes=notes)
     return found.with_notes(note)
 
 
@@ -124,6 +127,12 @@ def _matches(names: Sequence[str], group: str) -> list[str]:
 
 def _column(examples: Examples, group: str) -> list[str]:
     """Return the class of each example for the task `group`."""
+    left_out = [note.partition(LEFT_OUT)[2].split(", ") for note in examples.notes]
+    if group not in examples.labels and any(group in names for names in left_out):
+        raise ValueError(
+            f"column {printable(group)!r} to group by holds numbers and no names: write them as "
+            "text, such as p7 for 7"
+        )
     if group not in examples.labels:
         known = ", ".join(map(printable, examples.labels)) or "no labels"
         raise ValueError(

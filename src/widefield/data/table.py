@@ -12,6 +12,10 @@ from widefield.data.skipped import Skipped
 
 TargetKind = Literal["number", "labels"]
 
+BY_FOLDER = "classes, by folder: "
+"""Beginning of the note on the task `class` of folders."""
+LEFT_OUT = "columns without classes, left out: "
+"""Beginning of the note on columns that are no tasks."""
 _MAX_NAMED = 8
 """Classes named in a note, chosen by hand."""
 
@@ -112,6 +116,17 @@ class Table:
     def with_notes(self, *notes: str) -> Self:
         """Return the same rows with further notes to the user."""
         return replace(self, notes=(*self.notes, *notes))
+
+
+def lists_classes(note: str, task: str) -> bool:
+    """Return whether a note lists the classes of a task, such as that of `classes_note`.
+
+    Example:
+        >>> lists_classes("a.csv: classes of 'kind': ant 1, bee 2", "kind")
+        True
+    """
+    by_folder = task == "class" and note.startswith(BY_FOLDER)
+    return by_folder or f"classes of {task!r}: " in note
 
 
 def classes_note(task: str, ids: NDArray[np.int64], classes: Sequence[str]) -> str:

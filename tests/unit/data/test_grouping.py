@@ -1,12 +1,19 @@
 """Which examples belong together: three spellings, their splits, and what is refused."""
 
+import io
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
+from PIL import Image
 
 from made_tables import Frame
-from widefield.data import open_dataset
+from widefield.data import Dataset, open_dataset
 from widefield.data.examples import Examples
 from widefield.data.groups import grouped, held_out_groups
 from widefield.data.labels import read_labels
@@ -117,3 +124,88 @@ def test_both_splits_of_a_path_agree(tmp_path: Path) -> None:
     plain = [open_dataset(f"{tmp_path}/mine.npz:{split}") for split in ("train", "test")]
     shared = np.isin(plain[0].labels["scene"], plain[1].labels["scene"])
     assert shared.any()  # the control
+
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (60, 4, 4, 3), dtype=np.uint8)
+KINDS = np.array(["ant", "bee"])[np.arange(60) % 2]
+
+
+def as_arrays(ids: NDArray[Any], folder: Path) -> Dataset:
+    return open_dataset({"x": IMAGES, "kind": KINDS, "patient": ids}, group="patient")
+
+
+def as_npz(ids: NDArray[Any], folder: Path) -> Dataset:
+    np.savez(folder / "a.npz", x=IMAGES, kind=KINDS, patient=ids)
+    return open_dataset(folder / "a.npz", group="patient")
+
+
+def as_parquet(ids: NDArray[Any], folder: Path) -> Dataset:
+    files = []
+    for pixels in IMAGES:
+        Image.fromarray(pixels).save(content := io.BytesIO(), "PNG")
+        files.append(content.getvalue())
+    columns = {"image": pa.array(files, pa.binary()), "kind": KINDS, "patient": ids}
+    pq.write_table(pa.table(columns), folder / "a.parquet")
+    return open_dataset(folder / "a.parquet", group="patient")
+
+
+def in_files(ids: NDArray[Any], folder: Path) -> Path:
+    for row, pixels in enumerate(IMAGES):
+        Image.fromarray(pixels).save(folder / f"{row:02}.png")
+    lines = [
+        f"{row:02}.png,{kind},{patient}"
+        for row, (kind, patient) in enumerate(zip(KINDS, ids.tolist(), strict=True))
+    ]
+    (folder / "a.csv").write_text("\n".join(["path,kind,patient", *lines]))
+    return folder / "a.csv"
+
+
+def as_manifest(ids: NDArray[Any], folder: Path) -> Dataset:
+    return open_dataset(in_files(ids, folder), group="patient")
+
+
+def as_labels(ids: NDArray[Any], folder: Path) -> Dataset:
+    table = read_labels(in_files(ids, folder), group="patient")
+    return open_dataset(folder, labels=table, group="patient")
+
+
+SOURCES: dict[str, Callable[[NDArray[Any], Path], Dataset]] = {
+    "arrays": as_arrays,
+    "npz": as_npz,
+    "parquet": as_parquet,
+    "manifest": as_manifest,
+    "labels": as_labels,
+}
+PATIENTS = np.arange(60) // 2  # thirty, more than numbers that are classes
+IDS = {
+    "from 0": PATIENTS,
+    "numbers": 1_355_868 + 7 * PATIENTS,
+    "2**63": 2**63 - 40 + PATIENTS.astype(np.uint64),
+    "text": np.array([f"p{k}" for k in PATIENTS]),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("kind", IDS)
+def test_a_column_of_groups_is_told_as_groups_alone(tmp_path: Path, source: str, kind: str) -> None:
+    dataset = SOURCES[source](IDS[kind], tmp_path)
+    assert dataset.groups is not None
+    assert np.unique(dataset.groups, return_inverse=True)[1].max() == 29
+    assert (dataset.groups[::2] == dataset.groups[1::2]).all()
+    assert list(dataset.labels) == ["kind"]
+    assert "group patient: 30 groups of 60 examples, at most 2 in one" in dataset.notes
+    assert any("classes of 'kind': ant 30, bee 30" in note for note in dataset.notes)
+    assert not any("classes of 'patient'" in note for note in dataset.notes)
+
+
+def test_a_folder_is_told_as_a_group_alone(tmp_path: Path) -> None:
+    for row, pixels in enumerate(IMAGES):
+        (tmp_path / f"s{row % 6}").mkdir(exist_ok=True)
+        Image.fromarray(pixels).save(tmp_path / f"s{row % 6}" / f"{row:02}.png")
+    dataset = open_dataset(tmp_path, group="class")
+    assert dataset.notes == ("group class: 6 groups of 60 examples, at most 10 in one",)
+
+
+def test_a_column_of_numbers_to_group_by_has_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'patient' to group by holds numbers and no names: write"):
+        as_manifest(PATIENTS / 3, tmp_path)

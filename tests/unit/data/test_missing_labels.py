@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from widefield import probe
 from widefield.data import open_dataset
+from widefield.data.labels import read_labels
 
 N = 40
 IDS = np.arange(N) % 2
@@ -62,7 +63,12 @@ class Items(Dataset[Any]):
 
 
 def torch_data(values: NDArray[Any], path: Path) -> Items:
-    return Items([torch.tensor(int(v)) if values.dtype.kind in "iu" else str(v) for v in values])
+    return Items(
+        [
+            torch.from_numpy(values)[row] if values.dtype.kind in "iu" else str(values[row])
+            for row in range(N)
+        ]
+    )
 
 
 SOURCES: dict[str, Callable[[Any, Path], Any]] = {
@@ -113,6 +119,37 @@ def test_classes_of_every_type_are_told(tmp_path: Path, source: str, kind: str) 
     assert len(set(names)) == 2
     assert (names == names[IDS]).all()
     assert any(note.startswith(f"classes of {task!r}: ") for note in dataset.notes)
+
+
+LARGE = {
+    "beyond classes": 1_355_868 + 7 * IDS,
+    "2**31": 2**31 + IDS,
+    "2**63": np.uint64(2**63 - 1) + IDS.astype(np.uint64),
+    "2**64": np.uint64(2**64 - 2) + IDS.astype(np.uint64),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("kind", LARGE)
+def test_large_ids_are_names_of_classes(tmp_path: Path, source: str, kind: str) -> None:
+    ids = LARGE[kind]
+    dataset = open_dataset(SOURCES[source](ids, tmp_path))
+    ((task, found),) = dataset.labels.items()
+    assert [dataset.classes[task][k] for k in found] == list(map(str, ids.tolist()))
+    assert any(note.startswith(f"classes of {task!r}: ") for note in dataset.notes)
+
+
+def test_large_ids_that_were_rounded_are_not_classes(tmp_path: Path) -> None:
+    rounded = np.where(GAP, np.nan, 2.0**60 + 256 * IDS)
+    dataset = open_dataset(parquet(rounded, tmp_path))
+    assert dataset.notes == ("columns without classes, left out: kind",)
+    with pytest.raises(ValueError, match=r"labels row 0: .label. is 1\.15.*, a float"):
+        read_labels({f"{row}.png": value for row, value in enumerate(rounded)})
+    exact = open_dataset(
+        Items([None if gap else 2**63 + int(k) for gap, k in zip(GAP, IDS, strict=True)])
+    )
+    assert "'class' is left out: 8 examples have no label" in exact.notes[-1]
+    assert f"{2**63} 16, {2**63 + 1} 16" in exact.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,9 @@ from numpy.typing import NDArray
 
 from widefield.core.names import printable
 from widefield.data.columns import Names
-from widefield.data.labels.text import present_labels
+from widefield.data.labels.text import MAX_CLASSES, present_labels
 from widefield.data.table import Table, Target, classes_note
 
-# Chosen by hand: a probe has an output for each class, so a wrong column would fill the memory.
-_MAX_CLASSES = 65_536
 _NEGATIVE, _IGNORED = (-1, -100), (255, 65_535)
 """Ids that stand for no label: `ignore_index` of torch, and the largest of 8 and 16 bits."""
 _MAX_FREE_CLASSES, _MAX_UNUSED = 1_000, 10
@@ -56,16 +54,17 @@ def as_labels(
     """Convert a label array to class ids int64 [n], -1 for no label, and class names.
 
     Integers are class ids, named by `names` or their digits, so that two files of one data set
-    agree. Strings are numbered in sorted order, or in the order of `names`. What is taken for a
-    missing label goes to `notes`.
+    agree. Integers beyond 65,535, such as those of patients, are names, and no positions. Strings
+    are numbered in sorted order, or in the order of `names`. What is taken for a missing label goes
+    to `notes`.
     """
     if values.ndim != 1 or len(values) != n:
         raise ValueError(
             f"key '{key}' is {described(values)}; expected one label for each of {n} examples"
         )
     known = None if names is None else _class_names(names, names_key)
-    if known is not None and len(known) > _MAX_CLASSES:
-        raise ValueError(f"key '{names_key}' lists {len(known)} classes; at most {_MAX_CLASSES}")
+    if known is not None and len(known) > MAX_CLASSES:
+        raise ValueError(f"key '{names_key}' lists {len(known)} classes; at most {MAX_CLASSES}")
     if values.dtype.kind in "US":
         return _from_strings(_as_text(values, key), key, known, names_key, notes)
     if values.dtype.kind not in "iub":
@@ -81,7 +80,10 @@ def as_labels(
             f"it one, name all classes under {names_key!r}, or give strings"
         )
     low, high = int(present.min()), int(present.max())
-    limit = _MAX_CLASSES if known is None else len(known)
+    limit = MAX_CLASSES if known is None else len(known)
+    if known is None and low >= 0 and high >= limit and 1 < len(np.unique(present)) <= n / 2:
+        digits = np.where(missing, "", values.astype(str))  # exact, where floats would round
+        return _from_strings(digits, key, None, names_key, notes)
     if low < 0 or high >= limit:
         raise ValueError(
             f"key '{key}' holds class ids from {low} to {high}; "

@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 from widefield.core.names import printable
 from widefield.data.labels.arrays import as_labels
 from widefield.data.labels.text import (
+    LARGEST_EXACT,
     MOST_CLASSES,
+    are_names,
     kind_of_cells,
     merged_spellings,
     numbers_of,
     present_labels,
     separator_of,
 )
-from widefield.data.table import Table, Target, classes_note
+from widefield.data.table import LEFT_OUT, Table, Target, classes_note
 
 Classes = tuple[NDArray[np.int64], tuple[str, ...]]
 """Class ids, int64 [n], -1 for no label, and class names."""
@@ -126,7 +128,7 @@ def read_tasks(
             found[task] = read
     notes += [classes_note(task, *read) for task, read in found.items()]
     if left_out:
-        notes.append(f"columns without classes, left out: {', '.join(left_out)}")
+        notes.append(f"{LEFT_OUT}{', '.join(left_out)}")
     return Table(
         names=names,
         labels={task: ids for task, (ids, _) in found.items()},
@@ -158,7 +160,8 @@ def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
     pandas converts integers to floats in a column with missing values.
     """
     numbers = pc.if_else(pc.is_nan(column), None, column)
-    if len(numbers.unique()) > MOST_CLASSES:
+    largest = pc.max(pc.abs(numbers)).as_py() or 0
+    if len(numbers.unique()) > MOST_CLASSES or largest >= LARGEST_EXACT:
         return column
     try:
         return numbers.cast(pa.int64())
@@ -169,18 +172,20 @@ def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _from_integers(
     column: pa.ChunkedArray, task: str, names: tuple[str, ...] | None, notes: list[str]
 ) -> Classes | None:
-    try:  # of unsigned integers too, which have no -1
-        ids = pc.fill_null(column.cast(pa.int64()), -1).to_numpy().copy()
-        known, found = None if names is None else np.array(names), list[str]()
-        present = ids[ids >= 0]
-        if not len(present):
-            return None
+    known, found = None if names is None else np.array(names), list[str]()
+    numbers = pc.fill_null(column, pa.scalar(0, column.type)).to_numpy()
+    is_label = np.asarray(column.is_valid()) & (numbers >= 0)  # unsigned ones have no -1
+    present = numbers[is_label]
+    if not len(present):
+        return None
+    try:
         read, classes = as_labels(present, task, len(present), known, f"{task}_classes", found)
-    except (pa.ArrowInvalid, ValueError):
+    except ValueError:
         return None
     notes += found
-    ids[ids >= 0] = read
-    return np.maximum(ids, -1), classes
+    ids = np.full(len(column), -1, dtype=np.int64)
+    ids[is_label] = read
+    return ids, classes
 
 
 def _from_text(column: pa.ChunkedArray, task: str, notes: list[str]) -> Classes | None:
@@ -192,7 +197,7 @@ def _from_text(column: pa.ChunkedArray, task: str, notes: list[str]) -> Classes 
     codes = np.asarray(pc.fill_null(coded.indices.cast(pa.int64()), -1))
     found = TextColumn(task, texts, codes)
     present = present_labels(found.counts(), task, notes)
-    if not present or kind_of_cells(present) is not None:
+    if not present or (kind_of_cells(present) is not None and not are_names(present)):
         return None
     return found.classes(merged_spellings(present, task, notes))
 

@@ -11,7 +11,7 @@ import numpy as np
 from widefield.core.errors import option
 from widefield.core.names import printable
 from widefield.data.columns import Names
-from widefield.data.table import Table, listed_classes
+from widefield.data.table import BY_FOLDER, Table, listed_classes
 
 _SPLIT_WORDS = {"train", "training", "trn", "test", "testing", "val", "valid", "validation", "dev"}
 _SPLIT_WORDS |= {"eval", "pred", "unlabeled", "unlabelled"}
@@ -67,7 +67,7 @@ def read_folders(
     if repeated:
         raise ValueError(f"two folders are shown as '{repeated[0]}'; rename one of them")
     table = replace(table, labels={"class": ids.astype(np.int64)}, classes={"class": classes})
-    return table.with_notes(f"classes, by folder: {listed_classes(ids, classes)}")
+    return table.with_notes(f"{BY_FOLDER}{listed_classes(ids, classes)}")
 
 
 def printable_path(path: str) -> str:

@@ -14,6 +14,7 @@ from widefield.data.labels.columns import TextColumn
 from widefield.data.labels.files import LABEL, PATH, checked_names, no_column, path_column, read_csv
 from widefield.data.labels.paths import match_paths
 from widefield.data.labels.text import (
+    LARGEST_EXACT,
     kind_of_cells,
     merged_spellings,
     numbers_of,
@@ -177,6 +178,7 @@ def read_labels(
         kind = "class" if task == group else kinds.get(task) or kind_of_cells(present) or "class"
         if kind == "class":
             class_of = merged_spellings(present, task, notes)
+            _check_exact(values, task, location)
             table.labels[task], table.classes[task] = column.classes(class_of)
             if targets and task not in (group, *kinds) and _may_be_numbers(class_of):
                 notes.append(
@@ -308,6 +310,16 @@ def _text_column(
             )
         texts.append(text)
     return TextColumn.of(printable(name), texts)
+
+
+def _check_exact(values: Iterable[Any], task: str, location: Callable[[int], str]) -> None:
+    """Check that no class is a float so large that it may have been another whole number."""
+    for row, value in enumerate(values):
+        if isinstance(value, float) and LARGEST_EXACT <= abs(value) < np.inf:
+            raise ValueError(
+                f"{location(row)}: {task!r} is {value:.17g}, a float that may have been rounded to "
+                "another id: give integers or text"
+            )
 
 
 def _may_be_numbers(labels: Iterable[str]) -> bool:

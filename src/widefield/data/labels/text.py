@@ -18,6 +18,10 @@ _MISSING_TYPES = ("NAType", "NaTType")
 """Types of missing values in pandas, which cannot be compared."""
 SEPARATORS = ("|", ";")
 """Characters between the labels of one cell."""
+LARGEST_EXACT = 2.0**53
+"""Floats from here on leave out whole numbers, so that two ids may be one float."""
+# Chosen by hand: a probe has an output for each class, so a wrong column would fill the memory.
+MAX_CLASSES = 65_536
 MOST_CLASSES = 20
 """Distinct numbers that can be classes, chosen by hand."""
 
@@ -128,6 +132,17 @@ def kind_of_cells(labels: Iterable[str]) -> TargetKind | None:
     values = sorted(set(numbers.values()))
     are_ids = all(map(float.is_integer, values)) and values[0] in (0, 1)
     return None if are_ids and 2 * len(values) > values[-1] else "number"
+
+
+def are_names(labels: Counter[str]) -> bool:
+    """Return whether labels are whole numbers beyond class ids that recur, as those of patients.
+
+    Example:
+        >>> are_names(Counter({"1355868": 4, "1355875": 5})), are_names(Counter({"1990": 4}))
+        (True, False)
+    """
+    are_whole = all(text.isdecimal() for text in labels)
+    return are_whole and max(map(int, labels)) >= MAX_CLASSES and 2 * len(labels) <= labels.total()
 
 
 def separator_of(labels: Iterable[str]) -> str | None:

@@ -133,8 +133,10 @@ def _label_arrays(labels: Sequence[Any], classes: Any) -> tuple[dict[str, NDArra
     present = [label for label, gap in zip(plain, missing, strict=True) if not gap]
     types = {type(label) for label in present}
     if types <= {int, bool}:
+        are_large = max(map(int, present)) >= 2**63  # as floats, among -1
+        gap_id, kind = ("", str) if are_large else (-1, int)
         arrays["class"] = np.array(
-            [-1 if gap else int(x) for x, gap in zip(plain, missing, strict=True)]
+            [gap_id if gap else kind(x) for x, gap in zip(plain, missing, strict=True)]
         )
     elif types == {str}:
         arrays["class"] = np.array(plain)
