@@ -317,6 +317,8 @@ def _key(settings: list[Any], data: TrainTest) -> str:
     hash_ = hashlib.blake2b(json.dumps([_FORMAT, *settings]).encode(), digest_size=16)
     for half in (data.train, data.test):
         hash_.update(half.digests().tobytes())
+        if half.clips is not None and half.clips.weighting != "equal":
+            hash_.update(half.clips.weighting.encode())
         # Penalties are chosen on a split that keeps groups whole.
         if half.groups is not None:
             hash_.update(b"groups" + half.groups.tobytes())

@@ -117,8 +117,8 @@ class Segmented(Protocol):
     def images(self) -> NDArray[Any]:
         """One segment of each example, [n, H, W, C]."""
 
-    def batches(self, size: int) -> Iterator[tuple[NDArray[Any], list[int]]]:
-        """Yield the segments [m, H, W, C] of the next examples, and the count of each example.
+    def batches(self, size: int) -> Iterator[tuple[NDArray[Any], list[NDArray[np.float32]]]]:
+        """Yield the segments [m, H, W, C] of the next examples, and their weights, [k] of each.
 
         A batch has all segments of its examples, at least `size` in number but for the last one.
         """

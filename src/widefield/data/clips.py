@@ -7,6 +7,7 @@ nor averaged, and training draws them seldom.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,10 @@ _BLOCKS = 8
 """Blocks in a segment, the resolution of `Clips.sample` and `Clips.loudest`."""
 
 
+Weighting = Literal["equal", "energy"]
+"""What the features of a recording are: the mean over its segments, or that by their variances."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Clips:
     """Concatenated sounds of at least `steps` samples each."""
@@ -39,6 +44,7 @@ class Clips:
     seed: int
     max_segments: int = MAX_SEGMENTS
     """Maximum number of segments of a sound for `segments`."""
+    weighting: Weighting = "equal"
     stream_index: NDArray[np.int64] | None = None
     """Index of each sound in the random stream, int64 [n]; None: 0..n-1."""
     _variance: dict[int, NDArray[np.float64]] = field(default_factory=dict, repr=False)
@@ -86,6 +92,13 @@ class Clips:
         if len(first) > self.max_segments:
             first = first[np.linspace(0, len(first) - 1, self.max_segments).round().astype(int)]
         return self._cut(np.full(len(first), row), first)
+
+    def weights(self, segments: NDArray[np.int16]) -> NDArray[np.float32]:
+        """Return the weight of each segment [k, 1, T, 1] of one sound, at most 1, [k]."""
+        energy = segments.astype(np.float64).var(axis=(1, 2, 3))
+        if self.weighting == "equal" or not energy.any():
+            return np.ones(len(segments), dtype=np.float32)
+        return (energy / energy.max()).astype(np.float32)
 
     def sample(self, index: NDArray[np.int64], read: int) -> NDArray[np.int16]:
         """Return a random segment of each sound of `index` at a read, int16 [k, 1, T, 1].

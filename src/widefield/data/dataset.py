@@ -12,7 +12,7 @@ from widefield.core.form import Form
 from widefield.core.pixels import white_of
 from widefield.core.types import STORED, BlackWhite, Fit, Inputs, Kind, kind_of
 from widefield.data.cache import digest_of_example
-from widefield.data.clips import Clips
+from widefield.data.clips import Clips, Weighting
 from widefield.data.encoded import EncodedImages
 from widefield.data.examples import Examples
 from widefield.data.notes import split_note
@@ -127,6 +127,11 @@ class Dataset(Table):
     def inputs(self) -> Inputs:
         """What features are computed of: `images`, or all segments of long sounds."""
         return self.images if self.clips is None else WholeSounds(self)
+
+    def weighted(self, weighting: Weighting) -> "Dataset":
+        """Return the same sounds, with the segments of long ones weighted for their features."""
+        assert self.clips is not None
+        return replace(self, clips=replace(self.clips, weighting=weighting))
 
     def arrays(self) -> dict[str, Any]:
         """Return examples and labels as arrays that `open_dataset` accepts.
@@ -342,13 +347,14 @@ class WholeSounds:
         """The loudest segment of each sound, [n, 1, T, 1]."""
         return self.dataset.images
 
-    def batches(self, size: int) -> Iterator[tuple[NDArray[Any], list[int]]]:
-        """Yield segments int16 [m, 1, T, 1] of the next sounds, and the count of each sound."""
+    def batches(self, size: int) -> Iterator[tuple[NDArray[Any], list[NDArray[np.float32]]]]:
+        """Yield segments int16 [m, 1, T, 1] of the next sounds, and the weights of each sound."""
+        assert self.dataset.clips is not None
         parts: list[NDArray[Any]] = []
         for row in range(len(self.dataset)):
             parts.append(self._segments(row))
             if row == len(self.dataset) - 1 or sum(map(len, parts)) >= size:
-                yield np.concatenate(parts), list(map(len, parts))
+                yield np.concatenate(parts), list(map(self.dataset.clips.weights, parts))
                 parts = []
 
     def _segments(self, row: int) -> NDArray[Any]:

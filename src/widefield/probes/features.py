@@ -51,8 +51,8 @@ def extract(
     default that of its parameters; the result is there too. Of device and precision, auto is the
     GPU if there is one, and bf16 where it is supported. By default B is 512, on a CPU 128. The
     encoder runs in evaluation mode and is not changed. `progress` is called with (images done,
-    images in all) after every batch. Of examples with several segments, the features are averaged
-    over the segments.
+    images in all) after every batch. Of examples with several segments, the features are the
+    weighted mean over the segments.
 
     Raises `ValueError` for images of another shape, type or range, for an empty array, and for an
     encoder that does not return [B, D].
@@ -81,10 +81,11 @@ def extract(
         batch_size = _CPU_BATCH if device.type == "cpu" else _BATCH
     rows, start = torch.empty(0), 0
     with on_device(encoder, device), eval_mode(encoder):
-        for part, counts in _segments(images, batch_size):
+        for part, weights in _segments(images, batch_size):
             h = features(encoder, image_batch(part, device), precision)
-            if counts is not None:
-                h = torch.stack([segments.mean(0) for segments in torch.split(h, counts)])
+            if weights is not None:
+                segments = torch.split(h, list(map(len, weights)))
+                h = torch.stack(list(map(_weighted_mean, segments, weights)))
             if start == 0:  # outside inference mode: a probe may need gradients
                 rows = torch.empty(len(plain), h.shape[1], device=device)
             rows[start : start + len(h)] = h
@@ -100,8 +101,15 @@ def _in_unit_range(images: NDArray[np.float32]) -> bool:
     return bool(first.min() >= 0 and first.max() <= 1)
 
 
-def _segments(images: Inputs, size: int) -> Iterator[tuple[np.ndarray, list[int] | None]]:
-    """Yield images [B, H, W, C], and the number of them for each example unless it is one."""
+def _weighted_mean(h: Tensor, weights: NDArray[np.float32]) -> Tensor:
+    w = torch.from_numpy(weights).to(h)
+    return (w[:, None] * h).sum(0) / w.sum()
+
+
+def _segments(
+    images: Inputs, size: int
+) -> Iterator[tuple[np.ndarray, list[NDArray[np.float32]] | None]]:
+    """Yield images [B, H, W, C], and the weights of those of each example unless it is one."""
     if isinstance(images, Segmented):
         yield from images.batches(size)
         return

@@ -37,6 +37,7 @@ from widefield.workflows.classify_labels import ClassTask, LabelTask, label_task
 from widefield.workflows.classify_page import classify_page
 from widefield.workflows.classify_result import PREDICTION_FORMATS, Classification, calibration
 from widefield.workflows.probe_scores import dictionary_extractor, untrained_readouts
+from widefield.workflows.segments import with_chosen_weights
 
 _TASK = "label"
 # Chosen by hand.
@@ -110,6 +111,8 @@ def classify(
     label_task = label_task_of(dataset, _TASK, seed)
     notes = (*extractor.notes, *dataset.notes, *label_task.notes)
     extractor = extractor.ready(dataset, notes=notes, on_note=on_note, quiet=quiet)
+    labeled = dataset.subset(label_task.rows)
+    (_, dataset), chosen = with_chosen_weights(extractor, labeled, dataset, seed=seed)
     candidates = [extractor]
     if extractor.or_pooled and extractor.kind == "wide":  # the first of equals counts
         candidates.append(replace(extractor, kind="pooled", dim=None))
@@ -125,7 +128,13 @@ def classify(
         values=found.predicted,
         cross_validation=outcome,
         floors={} if outcome is None else _floors(extractor, dataset, label_task, found, outcome),
-        notes=(*extractor.notes, *_choice(errors, label_task), *label_task.notes, *dataset.notes),
+        notes=(
+            *extractor.notes,
+            *_choice(errors, label_task),
+            *chosen,
+            *label_task.notes,
+            *dataset.notes,
+        ),
     )
     if isinstance(label_task, ClassTask):
         result = _with_suggestions(result, dataset, label_task, h, found, suggest)

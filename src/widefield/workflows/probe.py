@@ -30,6 +30,7 @@ from widefield.probes.floors import FLOORS
 from widefield.train.progress import print_line
 from widefield.workflows.probe_report import ProbedTask, ProbeReport
 from widefield.workflows.probe_scores import score_floors, score_readouts, wide_of
+from widefield.workflows.segments import with_chosen_weights
 
 
 @input_errors
@@ -95,6 +96,8 @@ def probe(
     overlap = overlap_note(test, train)
     notes = (*extractor.notes, *overlap, *data_notes(train, test))
     extractor = extractor.ready(train, notes=notes, on_note=on_note, quiet=quiet)
+    (train, test), chosen = with_chosen_weights(extractor, train, test, seed=seed)
+    sets = TrainTest(train=train, test=test)
     wide = wide_of(extractor, train) if floors else None
     outcomes, wide_outcomes = score_readouts((extractor, wide), sets, seed)
     if floors:
@@ -108,6 +111,7 @@ def probe(
         scored_on=test.spec,
         notes=(
             *([_split_note(data)] if split else []),
+            *chosen,
             *overlap,
             *_copies_note(extractor, sets, seed),
             *extractor.notes,
