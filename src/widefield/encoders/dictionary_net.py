@@ -24,6 +24,8 @@ from widefield.encoders.dictionary import FILTERS, CellFeatures, PatchDictionary
 
 KEPT = 64
 """Width of k, and of g."""
+_WIDTH = 192
+"""Number of maps of the body."""
 
 
 class DictionaryNet(nn.Module):
@@ -44,9 +46,9 @@ class DictionaryNet(nn.Module):
         super().__init__()
         self.dictionary = PatchDictionary(channels, size)
         width = 2 * FILTERS + channels
-        self.mix = nn.Sequential(nn.BatchNorm2d(width), *_conv(width, 64, kernel=1), nn.ReLU())
-        self.block = ResidualBlock(64, 128, stride=2)
-        self.project = nn.Linear(128, KEPT, bias=False)
+        self.mix = nn.Sequential(nn.BatchNorm2d(width), *_conv(width, 128, kernel=1), nn.ReLU())
+        self.block = ResidualBlock(128, _WIDTH, stride=2)
+        self.project = nn.Linear(_WIDTH, KEPT, bias=False)
         self.norm = nn.BatchNorm1d(KEPT, affine=False)
         self.kept = CellFeatures(KEPT)
 
@@ -64,7 +66,7 @@ class DictionaryNet(nn.Module):
         self.kept.fit(self.dictionary(x) for x in batches())
 
     def forward_features(self, x: Tensor) -> Tensor:
-        """Return the map of the body, [B, 128, h, w]."""
+        """Return the maps of the body, [B, 192, h, w]."""
         return self._body(x, self.dictionary(x))
 
     def forward(self, x: Tensor) -> Tensor:
