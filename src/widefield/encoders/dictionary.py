@@ -156,7 +156,8 @@ class PatchDictionary(nn.Module):
         # Means along one axis and then the other need 2 r instead of r^2 sums.
         (rows, columns), (down, right) = self.side, self.stride
         moments = functional.avg_pool2d(moments, (rows, 1), (down, 1))
-        mean, square = functional.avg_pool2d(moments, (1, columns), (1, right)).split(1, dim=1)
+        moments = functional.avg_pool2d(moments, (1, columns), (1, right))
+        mean, square = moments[:, :1], moments[:, 1:]
         # Rounding makes the difference negative where a patch is constant.
         variance = (square - mean.square()).clamp_min(0)
         x = x.contiguous(memory_format=torch.channels_last)
