@@ -10,7 +10,7 @@ import copy
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from widefield.core.devices import eval_mode
+from widefield.core.devices import device_of, eval_mode
 from widefield.core.errors import option
 from widefield.core.names import one_line
 from widefield.core.types import Size
@@ -28,6 +28,7 @@ from widefield.encoders.names import MODULE_PREFIX
 # Sides of usual data sets and networks, the commonest first; chosen by hand.
 _TRIED = (32, 224, 64, 96, 128, 28, 256, 384, 518)
 """Sides of images that a module is tried with, where the data are not known."""
+_IMAGENET_CLASSES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,19 +94,27 @@ def build_own(name: str, channels: int, size: Size) -> nn.Module:
 
 def image_side(module: nn.Module, channels: int) -> int:
     """Return the side of images that a module takes, of those that are usual."""
-    error: ValueError | None = None
-    for side in _TRIED:
-        try:
-            feature_width(type(module).__name__, module, torch.zeros(2, channels, side, side))
-        except ValueError as reason:
-            error = error or reason
-        else:
-            return side
-    assert error is not None
-    raise error
+    x = torch.zeros(2, channels, _TRIED[0], _TRIED[0], device=device_of(module))
+    found = next((side for side in _TRIED if _gives_rows(module, _of_side(x, side))), None)
+    if found is None:
+        feature_width(type(module).__name__, module, x)
+    assert found is not None, "it has raised"
+    return found
 
 
-@torch.no_grad()
+def is_classifier(module: nn.Module, channels: int = 3) -> bool:
+    """Return whether the outputs of a module are those of a layer for ImageNet's classes."""
+    layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
+    if not any(layer.weight.shape[0] == _IMAGENET_CLASSES for layer in layers):
+        return False
+    try:
+        x = torch.zeros(2, channels, _TRIED[0], _TRIED[0], device=device_of(module))
+        x = _of_side(x, image_side(module, channels))
+        return feature_width(type(module).__name__, module, x) == _IMAGENET_CLASSES
+    except ValueError:  # that it takes other images is told with the data
+        return False
+
+
 def feature_width(name: str, network: nn.Module, x: Tensor) -> int:
     """Return D of the features of x.
 
@@ -114,16 +123,59 @@ def feature_width(name: str, network: nn.Module, x: Tensor) -> int:
     """
     shape = f"[{', '.join(map(str, x.shape))}]"
     try:
-        with eval_mode(network):
-            h = network(x)
+        h = _output(network, x)
     except Exception as error:  # of the user's code
-        raise ValueError(f"{name} fails for images {shape}: {one_line(_reason(error))}") from error
-    if not isinstance(h, Tensor) or h.ndim != 2 or len(h) != 2:
-        found = f"a tensor {list(h.shape)}" if isinstance(h, Tensor) else type(h).__name__
         raise ValueError(
-            f"{name} returns {found} for images {shape}: return features [B, D], one row for each"
+            f"{name} fails for images {shape}: {one_line(_reason(error))}{_remedy(network, x)}"
+        ) from error
+    if not _are_rows(h, x):
+        found = f"a tensor {list(h.shape)}" if isinstance(h, Tensor) else type(h).__name__
+        if isinstance(h, Tensor) and not h.is_floating_point():
+            found += f" of {str(h.dtype).removeprefix('torch.')}"
+        items = h.items() if isinstance(h, Mapping) else enumerate(h if type(h) is tuple else ())
+        part = next(
+            (f", such as its item {key!r}" for key, each in items if _are_rows(each, x)), ""
+        )
+        raise ValueError(
+            f"{name} returns {found} for images {shape}: return features [B, D] in floats, one row "
+            f"for each{part}"
         )
     return h.shape[1]
+
+
+@torch.no_grad()
+def _output(network: nn.Module, x: Tensor) -> Any:
+    with eval_mode(network):
+        return network(x)
+
+
+def _are_rows(h: Any, x: Tensor) -> bool:
+    return isinstance(h, Tensor) and h.ndim == 2 and len(h) == len(x) and h.is_floating_point()
+
+
+def _gives_rows(network: nn.Module, x: Tensor) -> bool:
+    try:
+        return _are_rows(_output(network, x), x)
+    except Exception:  # of the user's code
+        return False
+
+
+def _of_side(x: Tensor, side: int) -> Tensor:
+    return x.new_zeros(*x.shape[:2], side, side)
+
+
+def _remedy(network: nn.Module, x: Tensor) -> str:
+    """Return what else than x the network takes, as far as a few trials find it."""
+    others = {p.dtype for p in network.parameters() if p.is_floating_point()} - {x.dtype}
+    if others:
+        return f": call .float() on it, which has {str(others.pop()).removeprefix('torch.')}"
+    if x.shape[2] == 1:  # sounds and windows
+        return ""
+    for count in {1, 3} - {x.shape[1]}:
+        if _gives_rows(network, x.new_zeros(len(x), count, *x.shape[2:])):
+            return f": it takes {count} channels: give such images, or replace its first layer"
+    side = next((side for side in _TRIED if _gives_rows(network, _of_side(x, side))), None)
+    return "" if side is None else f": it takes {side}x{side}: give {option('image_size', side)}"
 
 
 def _of_module(module: nn.Module) -> OwnNetwork:
