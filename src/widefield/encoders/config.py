@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, cast, get_args
 
-import timm
 import torch
 from torch import nn
 
@@ -202,15 +201,34 @@ def _input_size(name: str, size: Size, channels: int, rate: int | None) -> Size:
 
 def timm_name(name: str) -> str:
     """Return `name` if timm can build it."""
-    if timm.is_model(name):
+    if in_timm(name):
         return name
+    import timm
+
     known = [*VARIANTS, *LIBRARY_NETWORKS, *timm.list_models()]
     check_name("encoder", name, known, list_command="timm.list_models()")
     return name
 
 
+def in_timm(name: str) -> bool:
+    """Return whether timm has a model of this name."""
+    import timm
+
+    found: bool = timm.is_model(name)
+    return found
+
+
+def published_cfg(model: str) -> Any:
+    """Return timm's `PretrainedCfg` of the weights of `model`; None without any."""
+    import timm
+
+    return timm.get_pretrained_cfg(model)
+
+
 def timm_module(model: str) -> str:
     """Return timm's module that builds `model`, as `resnet` or `vision_transformer`."""
+    import timm
+
     module: str = timm.models.model_entrypoint(model).__module__
     return module.rsplit(".", 1)[-1]
 
@@ -221,7 +239,7 @@ def _select_stem(
     """Add the arguments of the stem to those of `create_model`; return its name and `conv1`."""
     model = arguments["model_name"]
     family = timm_module(model)
-    cfg = timm.get_pretrained_cfg(model)
+    cfg = published_cfg(model)
     if cfg is not None and cfg.fixed_input_size:
         arguments["img_size"] = _timm_size(size)
     has_small = family in TOKEN_FAMILIES or family in ("convnext", "resnet")
@@ -260,5 +278,7 @@ def _small_conv(arguments: dict[str, Any]) -> dict[str, Any]:
 
 @cache  # because it builds a network
 def _stem_width(arguments: str) -> int:
+    import timm
+
     with torch.device("meta"):
         return cast(nn.BatchNorm2d, timm.create_model(**json.loads(arguments)).bn1).num_features

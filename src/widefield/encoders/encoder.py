@@ -6,7 +6,6 @@ Images lie in [0, 1]. An encoder of sounds takes waveforms, and makes spectrogra
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import timm
 import torch
 from torch import Tensor, nn
 
@@ -223,6 +222,8 @@ def build_from_config(config: EncoderConfig) -> Encoder:
         return Encoder(config, network)
     if config.timm is None:
         return Encoder(config, CIFAR_NETWORKS[config.name](config.channels))
+    import timm
+
     backbone = timm.create_model(**config.timm)
     set_after_build(backbone, split_arguments(config.name)[1])
     if config.conv1 is not None:

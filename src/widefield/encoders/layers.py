@@ -5,7 +5,6 @@ from functools import cache
 from typing import Literal
 
 import torch
-from timm.models import group_parameters
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -37,6 +36,8 @@ def layer_names(encoder: nn.Module) -> list[list[str]]:
         prefix, network = "backbone.", encoder.backbone
     matcher = getattr(network, "group_matcher", None)
     if matcher is not None:
+        from timm.models import group_parameters
+
         groups = group_parameters(network, matcher(coarse=False), reverse=False)
         return [[f"{prefix}{name}" for name in groups[layer]] for layer in sorted(groups)]
     layers: dict[str, list[str]] = {}

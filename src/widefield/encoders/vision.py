@@ -4,7 +4,6 @@ import difflib
 from typing import Any
 
 from torch import nn
-from torchvision import models
 
 from widefield.core.errors import option
 from widefield.core.types import Size
@@ -25,6 +24,8 @@ def vision_network(name: str, channels: int, size: Size) -> nn.Module:
         channels: C of the images; if it is not 3, the first convolution is replaced.
         size: height and width of the images, which a vision transformer is built for.
     """
+    from torchvision import models
+
     check_vision(name)
     arguments: dict[str, Any] = {"aux_logits": False} if name in _WITH_SIDE_HEADS else {}
     if name.startswith("vit_"):
@@ -45,6 +46,8 @@ def vision_network(name: str, channels: int, size: Size) -> nn.Module:
 
 def check_vision(name: str) -> None:
     """Check that torchvision has a classifier of this name."""
+    from torchvision import models
+
     known = models.list_models(module=models)
     if name not in known:
         matches = difflib.get_close_matches(name, known, n=1)
@@ -60,8 +63,21 @@ def published_normalization(name: str) -> tuple[tuple[float, ...], tuple[float, 
         >>> published_normalization("efficientnet_v2_l")
         ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
     """
-    transforms = models.get_model_weights(name).DEFAULT.transforms()
+    transforms = _published(name).transforms()
     return tuple(transforms.mean), tuple(transforms.std)
+
+
+def published_url(name: str) -> str:
+    """Return the address of torchvision's default weights of a model."""
+    check_vision(name)
+    url: str = _published(name).url
+    return url
+
+
+def _published(name: str) -> Any:
+    from torchvision import models
+
+    return models.get_model_weights(name).DEFAULT
 
 
 def _side(name: str, size: Size) -> int:

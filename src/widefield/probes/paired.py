@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from widefield.probes.folds import GroupIds
 
@@ -90,6 +89,8 @@ def small_sample_factor(groups: int) -> float:
         >>> round(small_sample_factor(6), 2)
         1.31
     """
+    from scipy.special import stdtrit  # takes long to import
+
     return float(stdtrit(groups - 1, 0.975)) / QUANTILE
 
 

@@ -31,7 +31,6 @@ from widefield.train.manifest import Growth
 from widefield.train.model import PretrainModel
 from widefield.train.optim import build_optimizer, freeze_init, learning_rates
 from widefield.train.state import TrainState
-from widefield.train.sync_batch_norm import synchronize_batch_norm
 from widefield.views.base import Augmentation
 
 # Between the seeds of two ranks: a prime above the steps of most runs, which `rank_seed` adds.
@@ -153,6 +152,8 @@ def build(
     retention = None if retained is None else Retention(retained).to(device)
     model = _model(recipe, encoder, method, retention)
     if recipe.sync_batch_norm and shard.world > 1:
+        from widefield.train.sync_batch_norm import synchronize_batch_norm  # imports timm
+
         synchronize_batch_norm(model)
     return TrainState(
         model=model,

@@ -3,7 +3,6 @@
 from typing import Any
 
 import torch
-from timm.optim.lars import Lars
 from torch import Tensor, nn
 
 from widefield.config.defaults import init_lr_scale_for
@@ -70,6 +69,8 @@ def build_optimizer(model: PretrainModel, recipe: Recipe) -> torch.optim.Optimiz
         return torch.optim.SGD(param_groups, lr=recipe.method.lr, momentum=_MOMENTUM, fused=True)
     # solo-learn's values for CIFAR: eta 0.02, `clip_lr`, momentum 0.9.
     if recipe.optimizer == "lars":
+        from timm.optim.lars import Lars
+
         for group in param_groups:  # matrices only, also where nothing is decayed
             group["always_adapt"] = any(p.ndim > 1 for p in group["params"])
         return Lars(

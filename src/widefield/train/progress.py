@@ -12,7 +12,6 @@ from typing import Any, Literal, Self, get_args
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from torch import Tensor
-from torch.utils.tensorboard import SummaryWriter
 
 from widefield.core.files import check_plain_file, write_atomically
 from widefield.core.names import check_name, format_duration, printable
@@ -160,6 +159,8 @@ class MetricsLog:
         if None in rows:
             self._path.rename(_free_name(folder))
         self._rows = [row for row in rows if row is not None and int(row["epoch"]) <= epoch]
+        from torch.utils.tensorboard import SummaryWriter
+
         self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=epoch + 1)
         self._logger = None if logger is None else open_logger(logger, folder)
 

@@ -9,8 +9,6 @@ from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
-from timm.layers.patch_embed import resample_patch_embed
-from timm.layers.pos_embed import resample_abs_pos_embed
 from torch import Tensor
 
 from widefield.core.errors import option
@@ -114,6 +112,8 @@ def _resized(
     if value.ndim == 4 and value.shape[:2] == shape[:2]:
         (h, w), (height, width) = value.shape[2:], shape[2:]
         note = f"patches of {h}x{w} pixels became {height}x{width}: resampled"
+        from timm.layers.patch_embed import resample_patch_embed
+
         return resample_patch_embed(value, [height, width]), note
     if name in POSITIONS and value.ndim == 3 and value.shape[2] == shape[2]:
         resampled = _resampled(value, _grid(before), _grid(after), before.config)
@@ -137,6 +137,8 @@ def _resampled(
     prefix = positions.shape[1] - old[0] * old[1]
     model = (config.timm or {}).get("model_name", "")
     if not model.endswith("_dinov2") or "_reg4_" in model:
+        from timm.layers.pos_embed import resample_abs_pos_embed
+
         return resample_abs_pos_embed(positions, list(new), list(old), num_prefix_tokens=prefix)
     patches = positions[:, prefix:].float().reshape(1, *old, -1).permute(0, 3, 1, 2)
     scale = [(size + 0.1) / before for size, before in zip(new, old, strict=True)]

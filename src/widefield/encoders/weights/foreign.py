@@ -11,13 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import timm
 from torch import Tensor, nn
 
 from widefield.core.form import InputSpec
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
-from widefield.encoders.config import SOLO_LEARN_PADDING, encoder_config, timm_module
+from widefield.encoders.config import SOLO_LEARN_PADDING, encoder_config, in_timm, timm_module
 from widefield.encoders.encoder import Encoder, build_from_config
 from widefield.encoders.own import give_network, image_side
 from widefield.encoders.vision import TORCHVISION
@@ -131,7 +130,7 @@ def candidate_names(tensors: Tensors, known: Mapping[str, Any]) -> tuple[str, ..
 def _as_authors(name: str, known: Mapping[str, Any]) -> str:
     """Return the name with the arguments of the code that wrote the file, for its family."""
     model = name.removeprefix("timm:").partition(",")[0]
-    family = timm_module(model) if known and timm.is_model(model) else ""
+    family = timm_module(model) if known and in_timm(model) else ""
     belong = {
         "vision_transformer": ["norm_eps", "num_heads", "global_pool"],
         "eva": ["global_pool", "rope_periods"],
@@ -174,6 +173,7 @@ def load_module(module: nn.Module) -> Encoder:
         ValueError: the weights are NaN or infinite, or the module does not return features [B, D].
 
     Example:
+        >>> import timm
         >>> module = timm.create_model("resnet18", num_classes=10)
         >>> load_module(module).config.name
         'resnet18'
@@ -181,7 +181,7 @@ def load_module(module: nn.Module) -> Encoder:
     tensors = {name: value.detach().cpu() for name, value in module.state_dict().items()}
     cfg = getattr(module, "pretrained_cfg", None)
     known = cfg.get("architecture") if isinstance(cfg, dict) else None
-    if isinstance(known, str) and timm.is_model(known):
+    if isinstance(known, str) and in_timm(known):
         names: tuple[str, ...] = (known,)
     else:
         authors = authors_arguments(tensors)

@@ -15,7 +15,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import timm
 import torch
 from torch import Tensor
 
@@ -27,6 +26,7 @@ from widefield.encoders.config import (
     VARIANTS,
     EncoderConfig,
     encoder_config,
+    published_cfg,
     timm_module,
 )
 from widefield.encoders.encoder import Encoder, build_from_config
@@ -295,8 +295,8 @@ def architecture_spec(architecture: str, config: EncoderConfig) -> ArchitectureS
 
 def _default_sizes(name: str) -> list[int]:
     name = split_arguments(name)[0]
-    in_timm = name not in (*LIBRARY_NETWORKS, *VARIANTS) and not name.startswith(TORCHVISION)
-    cfg = timm.get_pretrained_cfg(name) if in_timm else None
+    of_timm = name not in (*LIBRARY_NETWORKS, *VARIANTS) and not name.startswith(TORCHVISION)
+    cfg = published_cfg(name) if of_timm else None
     if cfg is None or not cfg.fixed_input_size:
         return [224]
     return list(dict.fromkeys((224, cfg.input_size[-1])))
@@ -310,7 +310,7 @@ def _foreign_config(name: str, image_size: int) -> EncoderConfig:
     config = encoder_config(name, InputSpec(image_size=image_size))
     if config.timm is None:
         return config
-    cfg = timm.get_pretrained_cfg(config.timm["model_name"])
+    cfg = published_cfg(config.timm["model_name"])
     if cfg is None:
         return config
     return encoder_config(name, InputSpec(image_size=image_size, mean=cfg.mean, std=cfg.std))

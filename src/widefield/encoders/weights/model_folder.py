@@ -10,17 +10,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-import timm
 from PIL import Image
 from safetensors.torch import save_file
-from timm.models import build_model_with_cfg, register_model
 from torch import nn
 
 from widefield.core.files import write_atomically
 from widefield.core.form import Form, InputSpec
 from widefield.core.types import Fit, as_size
 from widefield.encoders.arguments import AFTER_BUILD, split_arguments
-from widefield.encoders.config import VARIANTS, EncoderConfig, encoder_config
+from widefield.encoders.config import VARIANTS, EncoderConfig, encoder_config, in_timm
 from widefield.encoders.encoder import Encoder, build_from_config
 from widefield.encoders.names import is_own
 from widefield.encoders.readout import Readout, save_readout
@@ -310,16 +308,21 @@ def register_with_timm() -> None:
     `timm.create_model("local-dir:FOLDER", pretrained=True)` builds them once this was called.
 
     Example:
+        >>> import timm
         >>> register_with_timm()
         >>> timm.is_model("widefield_encoder")
         True
     """
-    if not timm.is_model(TIMM_NAME):
+    from timm.models import register_model
+
+    if not in_timm(TIMM_NAME):
         register_model(widefield_encoder)
 
 
 def widefield_encoder(pretrained: bool = False, **arguments: Any) -> nn.Module:
     """Return the network of an encoder, as timm calls it; nothing in `encoder` is executed."""
+    from timm.models import build_model_with_cfg
+
     model: nn.Module = build_model_with_cfg(_network, TIMM_NAME, pretrained, **arguments)
     return model
 

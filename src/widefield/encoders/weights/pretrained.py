@@ -2,22 +2,19 @@
 
 from pathlib import Path
 
-import timm
 import torch
-from torchvision import models
 
-from widefield.encoders.config import LIBRARY_NETWORKS, VARIANTS, timm_name
-from widefield.encoders.vision import check_vision
+from widefield.encoders.config import LIBRARY_NETWORKS, VARIANTS, published_cfg, timm_name
+from widefield.encoders.vision import published_url
 
 
 def cached_weights(name: str) -> Path | None:
     """Return the file of `timm:NAME` or `torchvision:NAME` in the local caches, if it is there."""
     source, _, model = name.partition(":")
     if source == "torchvision":
-        check_vision(model)
-        return _in_torch_hub(models.get_model_weights(model).DEFAULT.url)
+        return _in_torch_hub(published_url(model))
     is_builtin = model in (*VARIANTS, *LIBRARY_NETWORKS)
-    cfg = None if is_builtin else timm.get_pretrained_cfg(timm_name(model))
+    cfg = None if is_builtin else published_cfg(timm_name(model))
     if cfg is None:
         return None
     if cfg.hf_hub_id:
@@ -34,11 +31,10 @@ def download_weights(name: str) -> Path:
     """Download `timm:NAME` or `torchvision:NAME` into the cache of the hub or of torch."""
     source, _, model = name.partition(":")
     if source == "torchvision":
-        check_vision(model)
-        url, hub = models.get_model_weights(model).DEFAULT.url, None
+        url, hub = published_url(model), None
     else:
-        cfg = timm.get_pretrained_cfg(timm_name(model)) if model not in VARIANTS else None
-        url, hub = (None, None) if cfg is None else (cfg.url, cfg.hf_hub_id)
+        cfg = published_cfg(timm_name(model)) if model not in VARIANTS else None
+        url, hub = ("", None) if cfg is None else (cfg.url, cfg.hf_hub_id)
     if not hub and not url:
         raise ValueError(f"there are no weights of {name} to download: give a file, FILE@{model}")
     try:
