@@ -1,16 +1,19 @@
 """Evaluation of an encoder during a run: health, kNN accuracy, and a comparison at the end."""
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from widefield.core.errors import option
 from widefield.data import Dataset
 from widefield.encoders import Encoder
 from widefield.metrics import Health, health
+from widefield.probes.checks import all_finite
 from widefield.probes.compare import compare_with_baseline
 from widefield.probes.comparison import Comparison
 from widefield.probes.cross_fit import knn_accuracies
@@ -41,7 +44,7 @@ class Monitor:
 
     def check_health(self) -> Health:
         """Return the label-free health of the current encoder."""
-        return health(self._features()[1])
+        return health(self._features()[2])
 
     def last_health(self) -> Health:
         """Return the health that was logged last, or the current one."""
@@ -49,8 +52,14 @@ class Monitor:
 
     def log_health(self, epoch: int, log: Callable[[str], None]) -> dict[str, float | str]:
         """Log health and kNN accuracy, and return them as columns of the metrics."""
-        rows, h = self._features()
-        result = self._health = health(h)
+        rows, images, h = self._features()
+        result = health(h)
+        if (images == images[:1]).all():
+            advice = (
+                f"all {self.dataset.kind} are equal, and no setting tells them apart: give others"
+            )
+            result = replace(result, advice=advice)
+        self._health = result
         groups = None if self.dataset.groups is None else self.dataset.groups[rows]
         knn = knn_accuracies(h, {task: y[rows] for task, y in self.dataset.labels.items()}, groups)
         accuracies = "".join(f"; kNN accuracy ({task}) {100 * s:.0f} %" for task, s in knn.items())
@@ -106,7 +115,14 @@ class Monitor:
             lines += self.comparison.lines()
         return [f"{line[0].upper()}{line[1:]}." for line in lines]
 
-    def _features(self) -> tuple[NDArray[np.int64], Tensor]:
+    def _features(self) -> tuple[NDArray[np.int64], NDArray[Any], Tensor]:
         # A folder lists its classes one after the other, so the examples are spread over all.
         rows = self.dataset.spread_rows(HEALTH_EXAMPLES)
-        return rows, extract(self.encoder, self.dataset.images[rows], device=self.device)
+        images = self.dataset.images[rows]
+        h = extract(self.encoder, images, device=self.device)
+        if not all_finite(h):
+            raise ValueError(
+                f"the features are NaN or infinite after training: lower lr or use "
+                f"{option('precision', 32)}, and start again with another {option('out')}"
+            )
+        return rows, images, h

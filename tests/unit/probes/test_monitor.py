@@ -41,3 +41,34 @@ def test_examples_that_judge_come_from_all_classes() -> None:
     assert abs(data.labels["tone"][rows].mean() - 0.5) < 0.01
     assert data.labels["tone"][:512].mean() == 0  # the first ones are of one class
     assert data.spread_rows(5000).tolist() == list(range(N))
+
+
+def test_equal_images_are_no_matter_of_the_rate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    equal = np.repeat(source()["x"][:1], 40, 0)
+    for method in ("view-contrast", "simclr"):
+        pretrain(equal, out=tmp_path / method, epochs=1, method=method)
+        said = capsys.readouterr().err
+        assert "try: all images are equal, and no setting tells them apart: give others" in said
+        assert "lower the learning rate" not in said
+
+
+@pytest.mark.parametrize("method", ["simclr", "diet"])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_rate_that_is_too_high_is_told_after_one_epoch(
+    tmp_path: Path, method: str, steps: int
+) -> None:
+    data = source()["x"][:48]
+    with pytest.raises(ValueError, match="lower lr or use precision=32, and start again") as error:
+        pretrain(
+            data,
+            out=tmp_path / "run",
+            epochs=1,
+            lr=1e9,
+            weight_decay=0.0,
+            batch_size=48 // steps,
+            method=method,
+            quiet=True,
+        )
+    assert "\n" not in str(error.value)
