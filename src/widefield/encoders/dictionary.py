@@ -7,6 +7,12 @@ For patches p in R^K of the normalized input, K = C r r' values of r x r' positi
     D = argmax_D sum_q max_j (d_j^T q)^2,   |d_j| = 1       spherical k-means
     f = [max(0, D q - theta), max(0, -D q - theta)]         soft threshold, both signs
 
+These features do not depend on the brightness and color of a patch, so there are others of c in
+R^C, the mean of each channel, with E the centers of k-means:
+
+    z_j = |V (c - mean(c)) - e_j|,   V = (Cov(c) + epsilon_w I)^(-1/2)
+    g_j = max(0, mean_j(z_j) - z_j)                         triangle activation
+
 Once fitted, the layer is one convolution. With w_j = W d_j less its mean, and b_j = d_j^T W m,
 
     d_j^T q = w_j^T p / sqrt(var(p) + epsilon_n) - b_j
@@ -14,6 +20,7 @@ Once fitted, the layer is one convolution. With w_j = W d_j less its mean, and b
 and var(p) follows from the running means of the input and of its square.
 
 Sources: Coates, Ng & Lee (2011), section 3; spherical k-means by Coates & Ng (2012), section 2.
+That the means of patches have centers of their own is ours.
 """
 
 from collections.abc import Iterable
@@ -26,8 +33,13 @@ from widefield.core.devices import without_autocast
 from widefield.core.hardware import limited_threads
 from widefield.core.types import Size
 
-FILTERS = 64
-"""Number of filters N; the layer has 2 N features."""
+_FILTERS = 64
+"""Number of filters N."""
+# Of 16, 24, 32 and 64, about as many as are of use for photographs; gray values need fewer.
+_COLORS = 32
+"""Number of centers M of the means of patches."""
+FEATURES = 2 * _FILTERS + _COLORS
+"""Number of features of a patch, 2 N + M."""
 # The patches of Coates, Ng & Lee (2011).
 _SIDE = 6
 """Rows and columns of a patch."""
@@ -70,11 +82,12 @@ _IMAGES = 8
 
 
 class PatchDictionary(nn.Module):
-    """Soft-thresholded responses to a dictionary, averaged: x[B, C, H, W] -> f[B, 2 N, h, w].
+    """Features of patches, averaged: x[B, C, H, W] -> [f, g] [B, 2 N + M, h, w].
 
     Patches have 6 x 6 positions, of windows 1 x 6, and means are over 2 x 2 patches. Larger inputs
     are averaged first, and their patches are further apart, so that a map costs about the same. The
-    layer has no parameters: `fit` replaces its random filters, and training changes nothing.
+    layer has no parameters: `fit` replaces its random filters and centers, and training changes
+    nothing.
 
     Args:
         channels: C.
@@ -82,20 +95,24 @@ class PatchDictionary(nn.Module):
 
     Example:
         >>> PatchDictionary(3, (32, 32))(torch.rand(2, 3, 32, 32)).shape
-        torch.Size([2, 128, 7, 7])
+        torch.Size([2, 160, 7, 7])
     """
 
     weight: Tensor
     offset: Tensor
+    whitening: Tensor
+    centers: Tensor
 
     def __init__(self, channels: int, size: Size) -> None:
         super().__init__()
         (one, rows, down), (two, columns, right) = map(_geometry, size)
         self.scale, self.side, self.stride = (one, two), (rows, columns), (down, right)
-        filters = functional.normalize(torch.randn(FILTERS, channels * rows * columns), dim=1)
-        self.register_buffer("weight", torch.empty(FILTERS, channels, rows, columns))
-        self.register_buffer("offset", torch.empty(FILTERS))
-        self._set(filters, torch.zeros(FILTERS))
+        filters = functional.normalize(torch.randn(_FILTERS, channels * rows * columns), dim=1)
+        self.register_buffer("weight", torch.empty(_FILTERS, channels, rows, columns))
+        self.register_buffer("offset", torch.empty(_FILTERS))
+        self.register_buffer("whitening", torch.eye(channels))  # V
+        self.register_buffer("centers", torch.randn(_COLORS, channels))  # e_j + V mean(c)
+        self._set(filters, torch.zeros(_FILTERS))
 
     def extra_repr(self) -> str:
         """Return the shape of the patches, for the repr."""
@@ -121,6 +138,11 @@ class PatchDictionary(nn.Module):
             centers = spherical_k_means((u - mean) @ whitening, len(self.weight), generator)
             filters = centers @ whitening
             self._set(filters, filters @ mean)
+            colors = patches.unflatten(1, (self.weight.shape[1], -1)).mean(2)
+            mean, whitening = zca(colors)
+            centers = k_means((colors - mean) @ whitening, len(self.centers), generator)
+            self.whitening.copy_(whitening)
+            self.centers.copy_(centers + mean @ whitening)
 
     def _sampled(self, batches: Iterable[Tensor], generator: torch.Generator) -> Tensor:
         """Return patches of all inputs, equally many of each."""
@@ -139,7 +161,7 @@ class PatchDictionary(nn.Module):
         self.offset.copy_(offset)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the mean features [B, 2 N, h, w] of normalized inputs [B, C, H, W], in float32."""
+        """Return the mean features of normalized inputs [B, C, H, W], in float32."""
         with torch.no_grad(), without_autocast(x.device):
             x = x.float()
             if x.device.type != "cpu" or torch.compiler.is_compiling():
@@ -147,32 +169,48 @@ class PatchDictionary(nn.Module):
             return torch.cat([self._features(part) for part in torch.split(x, _IMAGES)])
 
     def _features(self, x: Tensor) -> Tensor:
-        f = self.responses(x if self.scale == (1, 1) else functional.avg_pool2d(x, self.scale))
-        return soft_threshold_means(f, THRESHOLD, (min(_POOL, f.shape[2]), min(_POOL, f.shape[3])))
+        x = x if self.scale == (1, 1) else functional.avg_pool2d(x, self.scale)
+        means, variance = self.moments(x)
+        f = self.responses(x, variance)
+        pool = (min(_POOL, f.shape[2]), min(_POOL, f.shape[3]))
+        g = functional.avg_pool2d(self.activations(means), pool)
+        return torch.cat([soft_threshold_means(f, THRESHOLD, pool), g], dim=1)
 
-    def responses(self, x: Tensor) -> Tensor:
-        """Return d_j^T q of every patch, [B, N, h, w], of averaged inputs x[B, C, H, W]."""
-        moments = torch.stack([x.mean(1), x.square().mean(1)], dim=1)
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return c [B, C, h, w] and var(p) [B, 1, h, w] of every patch of averaged inputs."""
+        moments = torch.cat([x, x.square().mean(1, keepdim=True)], dim=1)
         # Means along one axis and then the other need 2 r instead of r^2 sums.
         (rows, columns), (down, right) = self.side, self.stride
         moments = functional.avg_pool2d(moments, (rows, 1), (down, 1))
         moments = functional.avg_pool2d(moments, (1, columns), (1, right))
-        mean, square = moments[:, :1], moments[:, 1:]
+        means, square = moments[:, :-1], moments[:, -1:]
         # Rounding makes the difference negative where a patch is constant.
-        variance = (square - mean.square()).clamp_min(0)
+        return means, (square - means.mean(1, keepdim=True).square()).clamp_min(0)
+
+    def responses(self, x: Tensor, variance: Tensor) -> Tensor:
+        """Return d_j^T q of every patch, [B, N, h, w]."""
         x = x.contiguous(memory_format=torch.channels_last)
         f = functional.conv2d(x, self.weight.float(), stride=self.stride)
         scale = (variance + _CONTRAST_EPSILON).rsqrt()
         return torch.addcmul(-self.offset.float()[:, None, None], f, scale)
 
+    def activations(self, means: Tensor) -> Tensor:
+        """Return g of every patch, [B, M, h, w]."""
+        q, centers = self.whitening.float() @ means.flatten(2), self.centers.float()
+        # |q - e|^2, without a tensor of all differences
+        squares = q.square().sum(1, keepdim=True) + centers.square().sum(1, keepdim=True)
+        z = (squares - 2 * centers @ q).clamp_min(0).sqrt()
+        return (z.mean(1, keepdim=True) - z).relu().unflatten(2, means.shape[2:])
+
 
 class CellFeatures(nn.Module):
-    """Whitened features of a dictionary over cells: f[B, 2 N, h, w] -> k[B, width].
+    """Whitened features of a dictionary over cells: f[B, K, h, w] -> k[B, width].
 
         k = V^T (sqrt(mean of f over 3 x 3 cells) - m)
 
-    V has the leading eigenvectors of the covariance of these roots, each divided by its deviation.
-    Those without variance are 0. Maps of height 1 have nine cells in a row.
+    f are the K = 2 N + M features of a `PatchDictionary`. V has the leading eigenvectors of the
+    covariance of these roots, each divided by its deviation. Those without variance are 0. Maps of
+    height 1 have nine cells in a row.
     """
 
     center: Tensor
@@ -180,12 +218,12 @@ class CellFeatures(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        count = 2 * FILTERS * CELLS**2
+        count = FEATURES * CELLS**2
         self.register_buffer("center", torch.zeros(count))
         self.register_buffer("directions", torch.randn(count, width) / count**0.5)
 
     def fit(self, maps: Iterable[Tensor]) -> None:
-        """Fit m and V on maps f[n, 2 N, h, w]."""
+        """Fit m and V on maps f[n, K, h, w]."""
         # The last bits of sums depend on the number of threads.
         with torch.no_grad(), limited_threads(1):
             x = torch.cat([cell_roots(f) for f in maps]).double()
@@ -199,7 +237,7 @@ class CellFeatures(nn.Module):
 
 
 def cell_roots(f: Tensor) -> Tensor:
-    """Return sqrt(mean of f over cells), [B, 2 N 9], of maps f[B, 2 N, h, w]."""
+    """Return sqrt(mean of f over cells), [B, 9 K], of maps f[B, K, h, w]."""
     cells = (1, CELLS**2) if f.shape[2] == 1 else (CELLS, CELLS)
     # The root makes features that are mostly near 0, and large on few examples, more even.
     return functional.adaptive_avg_pool2d(f.float(), cells).flatten(1).sqrt()
@@ -266,6 +304,21 @@ def spherical_k_means(q: Tensor, count: int, generator: torch.Generator) -> Tens
             nearest = products.abs().argmax(1, keepdim=True)
             sums.index_add_(0, nearest[:, 0], products.gather(1, nearest) * part)
         centers = functional.normalize(centers + sums, dim=1)
+    return centers
+
+
+def k_means(q: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Return centers [count, C] of rows q [n, C], which begin at rows drawn by lot.
+
+    In each iteration, e_j <- the mean of the rows that it is the nearest center of. A center
+    without rows stays as it is.
+    """
+    centers = q[torch.randint(len(q), (count,), generator=generator)]
+    for _ in range(_ITERATIONS):
+        nearest = torch.cat([torch.cdist(part, centers).argmin(1) for part in q.split(_PART)])
+        sums = torch.zeros_like(centers).index_add_(0, nearest, q)
+        counts = torch.bincount(nearest, minlength=count)[:, None]
+        centers = torch.where(counts > 0, sums / counts, centers)
     return centers
 
 

@@ -1,12 +1,11 @@
 """A small network that begins with a dictionary of patches of the data, and keeps it.
 
-    f = PatchDictionary(x)                                      f[B, 2 N, h, w], `dictionary.py`
-    g = norm(A mean of body([f, means of x]) over positions)    g[B, 64], trained
-    k = CellFeatures(f)                                         k[B, 64], as they were fitted
+    f = PatchDictionary(x)                          f[B, K, h, w], `dictionary.py`
+    g = norm(A mean of body(f) over positions)      g[B, 64], trained
+    k = CellFeatures(f)                             k[B, 64], as they were fitted
     h = [g, k]
 
-The dictionary does not see the brightness of a patch, so the body has the means of x at the
-positions of f too. norm is a batch norm without gains: both halves of h have the same scale. The
+norm is a batch norm without gains: both halves of h have the same scale. The
 loss is taken on h, so that the body learns what the dictionary lacks. Training does not change the
 dictionary, because contrastive losses suppress what it holds.
 
@@ -17,10 +16,9 @@ from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from widefield.core.types import Size
-from widefield.encoders.dictionary import FILTERS, CellFeatures, PatchDictionary
+from widefield.encoders.dictionary import FEATURES, CellFeatures, PatchDictionary
 
 KEPT = 64
 """Width of k, and of g."""
@@ -45,8 +43,9 @@ class DictionaryNet(nn.Module):
     def __init__(self, channels: int, size: Size) -> None:
         super().__init__()
         self.dictionary = PatchDictionary(channels, size)
-        width = 2 * FILTERS + channels
-        self.mix = nn.Sequential(nn.BatchNorm2d(width), *_conv(width, 128, kernel=1), nn.ReLU())
+        self.mix = nn.Sequential(
+            nn.BatchNorm2d(FEATURES), *_conv(FEATURES, 128, kernel=1), nn.ReLU()
+        )
         self.block = ResidualBlock(128, _WIDTH, stride=2)
         self.project = nn.Linear(_WIDTH, KEPT, bias=False)
         self.norm = nn.BatchNorm1d(KEPT, affine=False)
@@ -67,17 +66,16 @@ class DictionaryNet(nn.Module):
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Return the maps of the body, [B, 192, h, w]."""
-        return self._body(x, self.dictionary(x))
+        return self._body(self.dictionary(x).to(x.dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return h."""
         f = self.dictionary(x)
-        g = self.norm(self.project(self._body(x, f).mean((2, 3))))
+        g = self.norm(self.project(self._body(f.to(x.dtype)).mean((2, 3))))
         return torch.cat([g, self.kept(f).to(g.dtype)], dim=1)
 
-    def _body(self, x: Tensor, f: Tensor) -> Tensor:
-        means = functional.adaptive_avg_pool2d(x, (f.shape[2], f.shape[3]))
-        result: Tensor = self.block(self.mix(torch.cat([f.to(x.dtype), means], dim=1)))
+    def _body(self, f: Tensor) -> Tensor:
+        result: Tensor = self.block(self.mix(f))
         return result
 
 

@@ -11,11 +11,12 @@ from torch.nn import functional
 from widefield.core.hardware import limited_threads
 from widefield.encoders import build_encoder, load_encoder, save_encoder, untrained_like
 from widefield.encoders.dictionary import (
-    FILTERS,
+    FEATURES,
     THRESHOLD,
     CellFeatures,
     PatchDictionary,
     cell_roots,
+    k_means,
     normalize_contrast,
     sample_patches,
     soft_threshold_means,
@@ -45,17 +46,26 @@ def test_the_layer_is_its_equations_patch_by_patch(shape: tuple[int, int, int]) 
     x = inputs(6, *shape)
     layer = PatchDictionary(shape[0], shape[1:])
     mean = torch.rand(layer.weight[0].numel())
-    filters = torch.randn(FILTERS, len(mean))
+    filters = torch.randn(len(layer.weight), len(mean))
     layer._set(filters, filters @ mean)  # any filters of normalized patches u: w^T (u - mean)
     pooled = functional.avg_pool2d(x, layer.scale)
-    found = layer.responses(pooled)
+    whitening = torch.randn(shape[0], shape[0])
+    layer.whitening.copy_(whitening + whitening.T)
+    means, variance = layer.moments(pooled)
+    found, colors = layer.responses(pooled, variance), layer.activations(means)
     (rows, columns), (down, right) = layer.side, layer.stride
     for i, j in itertools.product(range(found.shape[2]), range(found.shape[3])):
         patch = pooled[:, :, i * down :, j * right :][:, :, :rows, :columns].flatten(1)
         centered = patch - patch.mean(1, keepdim=True)
         u = centered / (patch.var(1, correction=0, keepdim=True) + 2.5e-3).sqrt()
         torch.testing.assert_close(found[:, :, i, j], (u - mean) @ filters.T, rtol=1e-3, atol=1e-3)
-    both = torch.cat([(found - THRESHOLD).clamp_min(0), (-found - THRESHOLD).clamp_min(0)], 1)
+        c = patch.unflatten(1, (shape[0], -1)).mean(2) @ layer.whitening
+        z = (c[:, None] - layer.centers).norm(dim=2)
+        expected = (z.mean(1, keepdim=True) - z).clamp_min(0)
+        torch.testing.assert_close(colors[:, :, i, j], expected, rtol=1e-3, atol=1e-3)
+    both = torch.cat(
+        [(found - THRESHOLD).clamp_min(0), (-found - THRESHOLD).clamp_min(0), colors], 1
+    )
     size = [min(2, n) for n in found.shape[2:]]
     torch.testing.assert_close(layer(x), functional.avg_pool2d(both, size), rtol=1e-4, atol=1e-4)
 
@@ -112,6 +122,31 @@ def test_k_means_follows_the_update_and_finds_planted_directions() -> None:
     torch.testing.assert_close(found, centers, rtol=1e-3, atol=1e-3)
 
 
+def test_k_means_of_colors_follows_the_update_and_finds_planted_centers() -> None:
+    generator = torch.Generator().manual_seed(0)
+    planted = 4 * torch.randn(4, 3, generator=generator)
+    kind = torch.randint(4, (600,), generator=generator)
+    q = planted[kind] + 0.1 * torch.randn(600, 3, generator=generator)
+    found = k_means(q, 16, torch.Generator().manual_seed(1))
+    assert torch.cdist(planted, found).min(1).values.max() < 0.2
+    centers = q[torch.randint(600, (16,), generator=torch.Generator().manual_seed(1))]
+    for _ in range(10):
+        nearest = [min(range(16), key=lambda j: float((row - centers[j]).norm())) for row in q]
+        for j in set(nearest):
+            centers[j] = torch.stack([r for r, k in zip(q, nearest, strict=True) if k == j]).mean(0)
+    torch.testing.assert_close(found, centers, rtol=1e-3, atol=1e-3)
+
+
+def test_patches_that_differ_in_color_alone_differ_in_the_features_of_means() -> None:
+    """The control is the features of contrast, which are the same."""
+    x = torch.rand(1, 3, 12, 12, generator=torch.Generator().manual_seed(0))
+    x = torch.cat([x, x + torch.tensor([0.5, 0.5, 0.5])[:, None, None]])
+    f = fitted(torch.cat([x, inputs(20, 3, 12, 12)]))(x)
+    contrast, colors = f.split([FEATURES - 32, 32], dim=1)
+    torch.testing.assert_close(contrast[0], contrast[1], rtol=1e-3, atol=1e-3)
+    assert (colors[0] - colors[1]).abs().max() > 0.05
+
+
 def test_the_soft_threshold_keeps_both_signs() -> None:
     row = torch.tensor([-1.0, -0.2, 0.0, 0.3, 2.0, 0.25]).reshape(1, 1, 1, 6)
     positive, negative = soft_threshold_means(row, 0.25, (1, 1))[0, :, 0]
@@ -123,7 +158,7 @@ def test_the_soft_threshold_keeps_both_signs() -> None:
 
 
 def test_cells_are_whitened_roots_of_means() -> None:
-    maps = torch.rand(400, 2 * FILTERS, 6, 6, generator=torch.Generator().manual_seed(0)).square()
+    maps = torch.rand(400, FEATURES, 6, 6, generator=torch.Generator().manual_seed(0)).square()
     cells = CellFeatures(20)
     cells.fit(torch.split(maps, 100))
     covariance = torch.cov(cells(maps).T, correction=0)
