@@ -138,7 +138,7 @@ class PatchDictionary(nn.Module):
             centers = spherical_k_means((u - mean) @ whitening, len(self.weight), generator)
             filters = centers @ whitening
             self._set(filters, filters @ mean)
-            colors = patches.unflatten(1, (self.weight.shape[1], -1)).mean(2)
+            colors = patches.reshape(len(patches), self.weight.shape[1], -1).mean(2)
             mean, whitening = zca(colors)
             centers = k_means((colors - mean) @ whitening, len(self.centers), generator)
             self.whitening.copy_(whitening)
@@ -200,7 +200,7 @@ class PatchDictionary(nn.Module):
         # |q - e|^2, without a tensor of all differences
         squares = q.square().sum(1, keepdim=True) + centers.square().sum(1, keepdim=True)
         z = (squares - 2 * centers @ q).clamp_min(0).sqrt()
-        return (z.mean(1, keepdim=True) - z).relu().unflatten(2, means.shape[2:])
+        return (z.mean(1, keepdim=True) - z).relu().reshape(len(z), -1, *means.shape[2:])
 
 
 class CellFeatures(nn.Module):
@@ -315,7 +315,9 @@ def k_means(q: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """
     centers = q[torch.randint(len(q), (count,), generator=generator)]
     for _ in range(_ITERATIONS):
-        nearest = torch.cat([torch.cdist(part, centers).argmin(1) for part in q.split(_PART)])
+        nearest = torch.cat(
+            [torch.cdist(part, centers).argmin(1) for part in torch.split(q, _PART)]
+        )
         sums = torch.zeros_like(centers).index_add_(0, nearest, q)
         counts = torch.bincount(nearest, minlength=count)[:, None]
         centers = torch.where(counts > 0, sums / counts, centers)
