@@ -11,7 +11,7 @@ These features do not depend on the brightness and color of a patch, so there ar
 R^C, the mean of each channel, with E the centers of k-means:
 
     z_j = |V (c - mean(c)) - e_j|,   V = (Cov(c) + epsilon_w I)^(-1/2)
-    g_j = max(0, mean_j(z_j) - z_j)                         triangle activation
+    t_j = max(0, mean_j(z_j) - z_j)                         triangle activation
 
 Once fitted, the layer is one convolution. With w_j = W d_j less its mean, and b_j = d_j^T W m,
 
@@ -82,7 +82,7 @@ _IMAGES = 8
 
 
 class PatchDictionary(nn.Module):
-    """Features of patches, averaged: x[B, C, H, W] -> [f, g] [B, 2 N + M, h, w].
+    """Features of patches, averaged: x[B, C, H, W] -> [f, t] [B, 2 N + M, h, w].
 
     Patches have 6 x 6 positions, of windows 1 x 6, and means are over 2 x 2 patches. Larger inputs
     are averaged first, and their patches are further apart, so that a map costs about the same. The
@@ -173,8 +173,8 @@ class PatchDictionary(nn.Module):
         means, variance = self.moments(x)
         f = self.responses(x, variance)
         pool = (min(_POOL, f.shape[2]), min(_POOL, f.shape[3]))
-        g = functional.avg_pool2d(self.activations(means), pool)
-        return torch.cat([soft_threshold_means(f, THRESHOLD, pool), g], dim=1)
+        t = functional.avg_pool2d(self.activations(means), pool)
+        return torch.cat([soft_threshold_means(f, THRESHOLD, pool), t], dim=1)
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return c [B, C, h, w] and var(p) [B, 1, h, w] of every patch of averaged inputs."""
@@ -195,7 +195,7 @@ class PatchDictionary(nn.Module):
         return torch.addcmul(-self.offset.float()[:, None, None], f, scale)
 
     def activations(self, means: Tensor) -> Tensor:
-        """Return g of every patch, [B, M, h, w]."""
+        """Return t of every patch, [B, M, h, w]."""
         q, centers = self.whitening.float() @ means.flatten(2), self.centers.float()
         # |q - e|^2, without a tensor of all differences
         squares = q.square().sum(1, keepdim=True) + centers.square().sum(1, keepdim=True)
