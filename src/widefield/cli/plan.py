@@ -14,6 +14,7 @@ def plan(
     data: str | None = None,
     *,
     examples: float | None = None,
+    minutes: float | None = None,
     recipe: str = "default",
     config: Config = None,
     json: Json = False,
@@ -28,7 +29,14 @@ def plan(
 
     keep_freed_memory()
     notes = Notes()
-    run_plan = call(data, examples=examples, recipe=settings, on_note=notes.on_note, **arguments)
+    run_plan = call(
+        data,
+        examples=examples,
+        minutes=minutes,
+        recipe=settings,
+        on_note=notes.on_note,
+        **arguments,
+    )
     if json:
         print_json(run_plan.to_json())
         return

@@ -1,26 +1,29 @@
 """Estimate of memory and time of a run, from a few trial steps."""
 
+import math
 import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Unpack
+from typing import TypeVar, Unpack
 
 import torch
 from rich.console import Console
 
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import Recipe
+from widefield.core.devices import eval_mode
 from widefield.core.errors import input_errors, option
 from widefield.core.hardware import limited_threads
 from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import Batch, OnNote, Part
 from widefield.data import open_dataset, steps_per_epoch
 from widefield.data.source import Data
+from widefield.encoders import layer_names
 from widefield.inference.features import send_notes
 from widefield.train.run import Prepared, PretrainRun
 from widefield.train.run_dir import RunFolder
@@ -29,6 +32,7 @@ from widefield.train.threads import check_threads
 from widefield.workflows.plan_examples import plan_examples
 from widefield.workflows.planned import (
     Plan,
+    Way,
     optimizer_state,
     parts_of_state,
     saved_bytes,
@@ -36,6 +40,8 @@ from widefield.workflows.planned import (
     weights_of,
 )
 from widefield.workflows.start import check_settings, join_ranks
+
+T = TypeVar("T")
 
 # The trial was made longer until estimates were within 15 % of the duration of runs in turn: a
 # dozen steps of 0.1 s say little where the speed of a machine drifts.
@@ -56,6 +62,7 @@ def plan(
     data: Data | None = None,
     *,
     examples: float | None = None,
+    minutes: float | None = None,
     recipe: str | Recipe = "default",
     group: str | None = None,
     download: bool = False,
@@ -71,6 +78,8 @@ def plan(
         data: images or sounds, as for `pretrain`; left out with `examples`.
         examples: number of images, such as 1e8, to plan for without data. Times are lower bounds
             for the device a100, h100, h200 or l4, and not known for others.
+        minutes: time to train. The result has the epochs that fit into it; of initial weights also
+            those of their last layer alone, and the time that their features take untrained.
         recipe: name of a recipe: default, s-diet-paper, feature-dropout or solo-learn. In Python
             also a whole one.
         group: examples that belong together, as for `pretrain`.
@@ -93,7 +102,11 @@ def plan(
             raise ValueError(
                 f"{option('examples')} plans without data: give DATA, or {option('examples')}"
             )
+        if minutes is not None:
+            raise ValueError(f"{option('minutes')} is for data: give DATA, as no step is timed")
         return plan_examples(examples, recipe, settings)
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise ValueError(f"{option('minutes')} must be above 0, not {minutes:g}")
     if data is None:
         raise ValueError(
             f"there is nothing to plan for: give DATA, or {option('examples')}, such as 1e8"
@@ -107,10 +120,24 @@ def plan(
         torch.random.fork_rng(enabled=True),
         limited_threads(prepared.threads),
     ):
-        trial = _Trial(prepared, RunFolder(path=Path(folder)))
+        send_notes(prepared.notes, on_note)
+        trial = _Trial(prepared, RunFolder(path=Path(folder) / "all"))
         with closing(trial.run):
-            send_notes(prepared.notes, on_note)
-            return trial.plan()
+            found = trial.plan()
+            if minutes is None:
+                return found
+            ways = [Way.of("all layers", found.epoch_seconds, found, minutes)]
+            if prepared.initial is None:
+                return replace(found, minutes=minutes, ways=tuple(ways))
+            features = Way(name="none, features of the weights", seconds=trial.feature_seconds())
+            layers = len(layer_names(trial.run.encoder))
+        last = replace(prepared, recipe=replace(prepared.recipe, freeze_blocks=layers - 1))
+        trial = _Trial(last, RunFolder(path=Path(folder) / "last"))
+        with closing(trial.run):
+            seconds = trial.plan().epoch_seconds
+        given = option("freeze_blocks", layers - 1)
+        ways = [features, Way.of("the last layer", seconds, found, minutes, given), *ways]
+        return replace(found, minutes=minutes, ways=tuple(ways))
 
 
 class _Trial:
@@ -166,6 +193,17 @@ class _Trial:
             notes=self.prepared.notes,
         )
 
+    def feature_seconds(self) -> float:
+        """Return the seconds that the features of all examples take, from a few batches."""
+        encoder, times = self.run.encoder, list[float]()
+        batches = (batch.x for batch in self._batches())
+        with eval_mode(encoder), torch.no_grad():
+            encoder(next(batches))
+            while sum(times) < TRIAL_SECONDS / 2:
+                x = next(batches)
+                times.append(self._seconds(encoder, iter([x])))
+        return statistics.mean(times) * len(self.dataset) / self.recipe.batch_size
+
     def _steps(self) -> tuple[int, float]:
         """Return the bytes of activations, and the seconds of a step whose rows catch up."""
         step = TrainStep(self.run.state, compute=self.run.ranks.compute)
@@ -187,7 +225,7 @@ class _Trial:
             for _ in range(self.idle_steps):
                 optimizer.step()  # no row has a gradient
 
-    def _seconds(self, step: TrainStep, batches: Iterator[Batch]) -> float:
+    def _seconds(self, step: Callable[[T], object], batches: Iterator[T]) -> float:
         start_time = time.perf_counter()
         step(next(batches))
         if self.device.type == "cuda":

@@ -9,11 +9,37 @@ import torch
 from torch import Tensor
 
 from widefield.config.recipe import Recipe
+from widefield.core.errors import option
 from widefield.core.hardware import choose_device, machine
 from widefield.core.names import counted, format_duration
 from widefield.core.types import Part
 from widefield.report.tables import ResultTable, TabularResult
 from widefield.train.state import TrainState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """Layers to train within a given time."""
+
+    name: str
+    seconds: float
+    """Duration of an epoch, or of the features of all examples."""
+    options: str = ""
+    """Options of `pretrain`; empty without training."""
+
+    @classmethod
+    def of(
+        cls, name: str, seconds: float | None, found: "Plan", minutes: float, given: str = ""
+    ) -> "Way":
+        """Return the way with as many epochs as fit, or with fewer examples where none does."""
+        assert seconds is not None
+        epochs = int(60 * minutes / seconds)
+        fitting = option("epochs", max(1, epochs))
+        if epochs == 0:
+            most = int(found.examples * 60 * minutes / seconds)
+            most = max(most, found.recipe.batch_size)
+            fitting += f" {option('max_examples', most)}"
+        return cls(name=name, seconds=seconds, options=f"{given} {fitting}".strip())
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -41,6 +67,10 @@ class Plan(TabularResult):
     """CPU threads of the run."""
     notes: tuple[str, ...] = ()
     """Advice on settings, one line each."""
+    minutes: float | None = None
+    """Time to train, if it was given."""
+    ways: tuple["Way", ...] = ()
+    """What fits into `minutes`, in the order to try."""
 
     @property
     def device_words(self) -> str:
@@ -88,6 +118,7 @@ class Plan(TabularResult):
             "parts": {name: dataclasses.asdict(part) for name, part in self.parts.items()},
             "encoder": self.recipe.encoder.name,
             **({"scale": dict(self.scale)} if self.scale else {}),
+            **({"ways": [dataclasses.asdict(way) for way in self.ways]} if self.ways else {}),
             "machine": machine(choose_device("auto" if self.scale else self.recipe.device)),
         }
 
@@ -100,19 +131,23 @@ class Plan(TabularResult):
         }
 
     def tables(self) -> list[ResultTable]:
-        """Return the memory of each part, and the time."""
+        """Return the memory of each part and the time, and what fits into a given time."""
         peak = (
             f"peak: {self.host_bytes / 1e9:.2f} GB of host memory, "
             f"{self.device_bytes / 1e9:.2f} GB {self.device_words}"
         )
-        return [
-            ResultTable(
-                title=f"{self.examples:,} examples",
-                columns=["", "MB", "where"],
-                rows=[[name, f"{p.bytes / 1e6:,.1f}", p.place] for name, p in self.parts.items()],
-                lines=[peak, self.time_line(), *([self.scale_line()] if self.scale else [])],
-            )
-        ]
+        memory = ResultTable(
+            title=f"{self.examples:,} examples",
+            columns=["", "MB", "where"],
+            rows=[[name, f"{p.bytes / 1e6:,.1f}", p.place] for name, p in self.parts.items()],
+            lines=[peak, self.time_line(), *([self.scale_line()] if self.scale else [])],
+        )
+        if not self.ways:
+            return [memory]
+        rows = [[way.name, format_duration(way.seconds), way.options] for way in self.ways]
+        title = f"within {self.minutes:g} minutes on this machine"
+        columns = ["trained", "a pass", "options of pretrain"]
+        return [memory, ResultTable(title=title, columns=columns, rows=rows)]
 
 
 def saved_bytes(forward: Callable[[], Any], weights: list[Tensor]) -> int:

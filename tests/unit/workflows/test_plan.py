@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from widefield.config.recipes import make_recipe
+from widefield.encoders import build_encoder, layer_names, save_encoder
 from widefield.probes import monitor as findings
 from widefield.train.build import DataInfo, build
 from widefield.views import build_views
@@ -142,3 +143,33 @@ def test_the_health_check_sees_as_many_images_as_that_of_a_run(
 def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match="batch_size is 97 and there are 96 examples"):
         plan("photos", **{**SMALL, "batch_size": 97})
+
+
+def test_a_time_becomes_epochs_of_each_way(tmp_path) -> None:
+    encoder = build_encoder("resnet-tiny", seed=0)
+    save_encoder(encoder, tmp_path / "start")
+    ahead = plan("photos", init=str(tmp_path / "start"), minutes=2, **SHORT)
+    untrained, last, every = ahead.ways
+    assert not untrained.options
+    assert untrained.seconds < every.seconds == ahead.epoch_seconds
+    layers = len(layer_names(encoder))
+    assert last.options == f"freeze_blocks={layers - 1} epochs={int(120 / last.seconds)}"
+    assert every.options == f"epochs={int(120 / every.seconds)}"
+    table = ahead.tables()[1]
+    assert table.title == "within 2 minutes on this machine"
+    assert ahead.to_json()["ways"][2]["options"] == every.options
+    # From random weights all layers are trained; where no epoch fits, there are fewer examples.
+    (only,) = plan("photos", minutes=1e-4, **SHORT).ways
+    assert only.options == f"epochs=1 max_examples={BATCH}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"data": "photos", "minutes": 0}, "minutes must be above 0, not 0"),
+        ({"examples": 1e6, "minutes": 5}, "minutes is for data: give DATA"),
+    ],
+)
+def test_a_time_that_cannot_be_planned_for_is_refused(arguments, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        plan(**arguments)
