@@ -200,7 +200,8 @@ class PatchDictionary(nn.Module):
         # |q - e|^2, without a tensor of all differences
         squares = q.square().sum(1, keepdim=True) + centers.square().sum(1, keepdim=True)
         z = (squares - 2 * centers @ q).clamp_min(0).sqrt()
-        return (z.mean(1, keepdim=True) - z).relu().reshape(len(z), -1, *means.shape[2:])
+        t = (z.mean(1, keepdim=True) - z).relu()
+        return t.reshape(t.shape[0], t.shape[1], means.shape[2], means.shape[3])
 
 
 class CellFeatures(nn.Module):
