@@ -45,7 +45,7 @@ def scorable(train: Dataset, test: Dataset) -> tuple[Dataset, Dataset]:
         raise ValueError(next(iter(unusable.values())))
     if unusable:
         rest = [task for task in tasks if task not in unusable]
-        left = [f"{problem}: this task is left out" for problem in unusable.values()]
+        left = [f"left out: {problem}" for problem in unusable.values()]
         train, test = with_tasks(train, rest).with_notes(*left), with_tasks(test, rest)
     return _with_usable(train, test, {task: usable[task] for task in train.labels})
 
