@@ -69,7 +69,7 @@ def right(hint: Any) -> Any:
     """Return a valid argument for an annotation of a loss."""
     shape = shape_of(hint)
     if shape is None:
-        choices = get_args(hint)
+        choices = get_args(hint) or (hint,)
         if choices[0] is int:
             return 2
         return choices[0] if isinstance(choices[0], str) else 0.5

@@ -60,7 +60,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_keys_are_those_on_file(folder: Path, command: Command) -> None:
+def test_keys_are_those_on_file(
+    folder: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("widefield.audits.bounds.CEILING_STEPS", 4)  # no score is looked at
     for name, words in WORDS.items():
         printed = command.json(*words.replace("{}", str(folder)).split())
         found = "".join(f"{path}\n" for path in sorted(set(keys(printed))))

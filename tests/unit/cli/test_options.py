@@ -140,23 +140,17 @@ def test_other_options_are_not_refused() -> None:
     check_cli_options([f"--{option.name.replace('_', '-')}" for option in all_options()])
 
 
-CHOICES = [("--method", name) for name in METHODS] + [("--views", name) for name in VIEWS]
 MOST_OPTIONS = 41
+"""Beside those of the views."""
 
 
 @pytest.mark.parametrize("command", ["pretrain", "plan"])
-@pytest.mark.parametrize("words", CHOICES, ids="=".join)
-def test_help_is_short(command: str, words: tuple[str, str]) -> None:
-    shown = [name for name, kind in parameters(command, *words).items() if kind.name != "data"]
-    assert len(shown) <= MOST_OPTIONS
-
-
-def test_help_of_the_method_with_most_settings_is_short_with_any_views() -> None:
+def test_help_of_the_method_with_most_settings_is_short_with_any_views(command: str) -> None:
     method = max(METHODS, key=lambda name: len(as_shown(METHODS[name]().flat())))
     for views in VIEWS:
         words = ("--method", method, "--views", views)
         own = len(VIEWS[views].settings().flat())
-        shown = len(parameters("pretrain", *words)) - 1  # data is no option
+        shown = len(parameters(command, *words)) - 1  # data is no option
         assert shown - own <= MOST_OPTIONS
 
 
