@@ -92,17 +92,15 @@ def probe(
     split = table is not None or _needs_split(extractor, data, train_data)
     sets = (_split if split else _open)(extractor, data, train_data, options, quiet=quiet)
     sets = _with_shared_tasks(sets, task)
-    train, test = sets.train, sets.test
-    overlap = overlap_note(test, train)
-    notes = (*extractor.notes, *overlap, *data_notes(train, test))
-    extractor = extractor.ready(train, notes=notes, on_note=on_note, quiet=quiet)
-    (train, test), chosen = with_chosen_weights(extractor, train, test, seed=seed)
+    overlap = overlap_note(sets.test, sets.train)
+    notes = (*extractor.notes, *overlap, *data_notes(sets.train, sets.test))
+    extractor = extractor.ready(sets.train, notes=notes, on_note=on_note, quiet=quiet)
+    (train, test), chosen = with_chosen_weights(extractor, sets.train, sets.test, seed=seed)
     sets = TrainTest(train=train, test=test)
     wide = wide_of(extractor, train) if floors else None
     outcomes, wide_outcomes = score_readouts((extractor, wide), sets, seed)
-    if floors:
-        console = Console(stderr=True, quiet=quiet)
-        print_line(console, f"scoring the floors: {', '.join(FLOORS.values())}")
+    line = f"scoring the floors: {', '.join(FLOORS.values())}"
+    print_line(Console(stderr=True, quiet=quiet or not floors), line)
     floor = score_floors(extractor, sets, seed) if floors else {}
     return ProbeReport(
         encoder=extractor.name,
