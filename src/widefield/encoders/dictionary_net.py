@@ -22,8 +22,6 @@ from widefield.encoders.dictionary import FEATURES, CellFeatures, PatchDictionar
 
 KEPT = 64
 """Width of k, and of g."""
-_WIDTH = 192
-"""Number of maps of the body."""
 
 
 class DictionaryNet(nn.Module):
@@ -44,10 +42,10 @@ class DictionaryNet(nn.Module):
         super().__init__()
         self.dictionary = PatchDictionary(channels, size)
         self.mix = nn.Sequential(
-            nn.BatchNorm2d(FEATURES), *_conv(FEATURES, 128, kernel=1), nn.ReLU()
+            nn.BatchNorm2d(FEATURES), *_conv(FEATURES, 64, kernel=1), nn.ReLU()
         )
-        self.block = ResidualBlock(128, _WIDTH, stride=2)
-        self.project = nn.Linear(_WIDTH, KEPT, bias=False)
+        self.block = ResidualBlock(64, 128, stride=2)
+        self.project = nn.Linear(128, KEPT, bias=False)
         self.norm = nn.BatchNorm1d(KEPT, affine=False)
         self.kept = CellFeatures(KEPT)
 
@@ -65,7 +63,7 @@ class DictionaryNet(nn.Module):
         self.kept.fit(self.dictionary(x) for x in batches())
 
     def forward_features(self, x: Tensor) -> Tensor:
-        """Return the maps of the body, [B, 192, h, w]."""
+        """Return the maps of the body, [B, 128, h, w]."""
         return self._body(self.dictionary(x).to(x.dtype))
 
     def forward(self, x: Tensor) -> Tensor:

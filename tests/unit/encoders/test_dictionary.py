@@ -66,7 +66,7 @@ def test_the_layer_is_its_equations_patch_by_patch(shape: tuple[int, int, int]) 
     both = torch.cat(
         [(found - THRESHOLD).clamp_min(0), (-found - THRESHOLD).clamp_min(0), colors], 1
     )
-    size = [min(2, n) for n in found.shape[2:]]
+    size = [min(3, n) for n in found.shape[2:]]
     torch.testing.assert_close(layer(x), functional.avg_pool2d(both, size), rtol=1e-4, atol=1e-4)
 
 
