@@ -6,8 +6,8 @@ from studies.trained import Trained, by_task, features, scores, validated
 from widefield.probes.outcome import Outcome
 
 ENCODER = "dictionary-tiny"
-# 22 epochs take as long as 18 of resnet-tiny in `equal-time`, or less: it trained 1.28 times as many
-# images per second before its layer took fewer passes.
+# 22 epochs take as long as 18 of resnet-tiny in `equal-time`, or less: it trained 1.28 times as
+# many images per second before its layer took fewer passes.
 EPOCHS = 22
 
 
