@@ -31,11 +31,11 @@ def shrink(monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any])
     monkeypatch.setattr(module, name, replace(preset, **changed))
 
 
-def row(ours: tuple[float, float]) -> dict[str, Outcome]:
-    """Floors whose intervals end at 0.3, 0.4 and 0.35, and a ceiling at 1.0."""
+def row(ours: tuple[float, float], ceiling: float = 0.8) -> dict[str, Outcome]:
+    """Floors whose intervals end at 0.3, 0.4 and 0.35, and a supervised score."""
     floors = score(0.2, 0.3), score(0.1, 0.4), score(0.1, 0.35)
     return dict(
-        zip(COLUMNS, (*floors, score(0.0, 0.1), score(*ours), score(0.8, 1.0)), strict=True)
+        zip(COLUMNS, (*floors, score(0.0, 0.1), score(*ours), score(ceiling, 1.0)), strict=True)
     )
 
 
@@ -116,3 +116,11 @@ def test_the_tour_of_windows_draws_them(tmp_path: Path, monkeypatch: pytest.Monk
     assert "<audio" not in page
     with pytest.raises(ValueError, match="two demos: choose one"):
         demo(out=tmp_path / "other", windows=True, audio=True, quiet=True)
+
+
+def test_the_verdict_says_where_labels_do_not_help_either() -> None:
+    low, high = row((0.2, 0.3), ceiling=0.39), row((0.5, 0.6), ceiling=0.39)
+    said = " A supervised network does not predict class better either."
+    assert summarize({"class": low, "digits": high}).endswith(f"; not class.{said}")
+    assert summarize({"class": low}).endswith(f"dictionary of patches.{said}")
+    assert "supervised" not in summarize({"class": row((0.2, 0.3)), "digits": high})

@@ -203,20 +203,30 @@ def _preset(*, audio: bool, windows: bool, data: str | Path | None) -> Preset:
 def summarize(table: dict[str, dict[str, Outcome]]) -> str:
     """Return on which tasks the interval of wide features is above those of all floors.
 
-    `table` is task -> column of `COLUMNS` -> score.
+    It says too on which others labels do not help either: the supervised network is not above the
+    floors. `table` is task -> column of `COLUMNS` -> score.
     """
-    learned = [
-        task
-        for task, row in table.items()
-        if row[WIDE].interval[0] > max(row[column].interval[1] for column in FLOORS_SHOWN.values())
-    ]
+    learned, possible = (
+        [task for task, row in table.items() if row[column].interval[0] > _best_floor(row)]
+        for column in (WIDE, CEILING)
+    )
     others = [task for task in table if task not in learned]
+    equal = [task for task in others if task not in possible]
     floors = "raw pixels, an untrained network and a dictionary of patches"
-    if not learned:
-        return f"No task is predicted significantly better than by the best of {floors}."
-    text = f"Trained without labels, the encoder predicts {' and '.join(learned)} better than "
-    text += f"{floors} do"
-    return f"{text}; not {' and '.join(others)}." if others else f"{text}."
+    if learned:
+        text = f"Trained without labels, the encoder predicts {' and '.join(learned)} better than "
+        text += f"{floors} do"
+        text = f"{text}; not {' and '.join(others)}." if others else f"{text}."
+    else:
+        text = f"No task is predicted significantly better than by the best of {floors}."
+    if equal:
+        text += f" A supervised network does not predict {' and '.join(equal)} better either."
+    return text
+
+
+def _best_floor(row: dict[str, Outcome]) -> float:
+    """Return the largest upper bound of the floors."""
+    return max(row[column].interval[1] for column in FLOORS_SHOWN.values())
 
 
 def _table(trained: ProbeReport, supervised: ProbeReport) -> dict[str, dict[str, Outcome]]:
