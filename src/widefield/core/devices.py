@@ -1,11 +1,13 @@
 """Modules and tensors on a device, and evaluation mode."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 CPU = torch.device("cpu")
 
@@ -21,6 +23,35 @@ def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     if torch.amp.is_autocast_available(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
+
+
+class _WithoutDraws(TorchFunctionMode):
+    """Leaves tensors as they are where they would be drawn by lot."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func in (Tensor.normal_, Tensor.uniform_):
+            return args[0]
+        return (torch.empty if func is torch.randn else func)(*args, **(kwargs or {}))
+
+
+@contextmanager
+def on_meta() -> Iterator[None]:
+    """Build modules on the device `meta`, where they take no memory and have no values.
+
+    Example:
+        >>> with on_meta():
+        ...     nn.Linear(10**6, 10**6).weight.shape
+        torch.Size([1000000, 1000000])
+    """
+    # Draws on this device would import two seconds of torch's compiler.
+    with torch.device("meta"), _WithoutDraws():
+        yield
 
 
 @contextmanager

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, cast, get_args
 
-import torch
 from torch import nn
 
+from widefield.core.devices import on_meta
 from widefield.core.errors import option
 from widefield.core.form import COLOR_32, InputSpec
 from widefield.core.logmel import FrontEnd
@@ -280,5 +280,5 @@ def _small_conv(arguments: dict[str, Any]) -> dict[str, Any]:
 def _stem_width(arguments: str) -> int:
     import timm
 
-    with torch.device("meta"):
+    with on_meta():
         return cast(nn.BatchNorm2d, timm.create_model(**json.loads(arguments)).bn1).num_features

@@ -108,12 +108,14 @@ class PatchDictionary(nn.Module):
         super().__init__()
         (one, rows, down), (two, columns, right) = map(_geometry, size)
         self.scale, self.side, self.stride = (one, two), (rows, columns), (down, right)
-        filters = functional.normalize(torch.randn(_FILTERS, channels * rows * columns), dim=1)
         self.register_buffer("weight", torch.empty(_FILTERS, channels, rows, columns))
         self.register_buffer("offset", torch.empty(_FILTERS))
-        self.register_buffer("whitening", torch.eye(channels))  # V
+        self.register_buffer("whitening", torch.empty(channels, channels))  # V
         self.register_buffer("centers", torch.randn(_COLORS, channels))  # e_j + V mean(c)
-        self._set(filters, torch.zeros(_FILTERS))
+        if not self.weight.is_meta:
+            self.whitening.copy_(torch.eye(channels))
+            filters = functional.normalize(torch.randn(_FILTERS, channels * rows * columns), dim=1)
+            self._set(filters, torch.zeros(_FILTERS))
 
     def extra_repr(self) -> str:
         """Return the shape of the patches, for the repr."""
@@ -222,7 +224,7 @@ class CellFeatures(nn.Module):
         super().__init__()
         count = FEATURES * CELLS**2
         self.register_buffer("center", torch.zeros(count))
-        self.register_buffer("directions", torch.randn(count, width) / count**0.5)
+        self.register_buffer("directions", torch.empty(count, width).normal_(std=count**-0.5))
 
     def fit(self, maps: Iterable[Tensor]) -> None:
         """Fit m and V on maps f[n, K, h, w]."""

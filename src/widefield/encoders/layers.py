@@ -4,10 +4,10 @@ from dataclasses import replace
 from functools import cache
 from typing import Literal
 
-import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from widefield.core.devices import on_meta
 from widefield.core.form import InputSpec
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.encoder import Encoder
@@ -80,6 +80,6 @@ def family_of(encoder: EncoderSettings) -> Family:
     if is_own(encoder.name):
         return family_of_network(given_network(encoder.name).build())
     size = (1, 224) if encoder.name in SIGNAL_NETWORKS else (224, 224)
-    with torch.device("meta"):
+    with on_meta():
         network = replace(encoder, stem="auto").build(InputSpec(image_size=size), seed=0)
     return family_of_network(network)

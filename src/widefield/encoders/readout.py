@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from widefield.core.devices import on_meta
 from widefield.core.files import write_atomically
 from widefield.core.form import Form
 from widefield.core.rng import seeded
@@ -305,7 +306,7 @@ def load_readout(folder: str | Path) -> Readout | None:
             config = _read_config(json.loads((opened.metadata() or {})["readout"]))
             weights = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
         sizes = [len(weights[f"{buffer_name(name)}_mean"]) for name in config.names]
-        with torch.device("meta"):  # takes no memory, whatever the sizes in the file
+        with on_meta():  # takes no memory, whatever the sizes in the file
             check_weights(Readout(config, sizes).state_dict(), weights)
         readout = Readout(config, sizes)
         readout.load_state_dict(weights)

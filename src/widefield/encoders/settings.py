@@ -8,6 +8,7 @@ from typing import Any, Self, cast
 import torch
 from torch import nn
 
+from widefield.core.devices import on_meta
 from widefield.core.errors import option
 from widefield.core.form import COLOR_32, InputSpec
 from widefield.core.rng import seeded
@@ -138,7 +139,7 @@ def _infer_dim(build: Callable[[Size], Encoder], size: Size) -> int:
 def _try_size(build: Callable[[Size], Encoder], size: Size) -> Encoder | str:
     """Return the encoder if it takes two images of `size`, else the reason as text."""
     try:
-        with torch.device("meta"):
+        with on_meta():
             encoder = build(size)
             if encoder.spectrogram is None:  # which has a constant size
                 encoder(torch.empty(2, encoder.config.channels, *size))

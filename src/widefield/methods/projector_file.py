@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from widefield.core.devices import on_meta
 from widefield.core.files import write_atomically
 from widefield.encoders import check_weights
 from widefield.methods.projector import Projector, projector
@@ -55,7 +55,7 @@ def load_projector(folder: str | Path) -> Projector | None:
         with safe_open(file, framework="pt") as opened:
             arguments = _checked(json.loads((opened.metadata() or {})["projector"]))
             weights = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-        with torch.device("meta"):  # takes no memory, whatever the sizes in the file
+        with on_meta():  # takes no memory, whatever the sizes in the file
             check_weights(projector(**arguments).state_dict(), weights)
         head = projector(**arguments)
         head.load_state_dict(weights)

@@ -1,5 +1,7 @@
 import importlib.util
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,14 @@ def test_a_loaded_encoder_is_the_saved_one_to_the_bit(
         "encoder.json",
         "encoder.safetensors",
     ]
+
+
+def test_loading_does_not_import_the_compiler(tmp_path: Path) -> None:
+    """It takes two seconds, and only draws and arithmetic on the device meta would need it."""
+    save_encoder(build_encoder("dictionary-tiny", seed=0), tmp_path)
+    code = "import sys; from widefield.encoders import load_encoder; load_encoder(sys.argv[1]); "
+    code += "assert not {'torch._dynamo', 'sympy'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
 def test_the_weights_file_is_enough(tmp_path: Path) -> None:

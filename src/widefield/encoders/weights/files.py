@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from widefield.core.devices import on_meta
 from widefield.core.files import check_plain_file, write_atomically
 from widefield.core.form import InputSpec
 from widefield.core.rng import seeded
@@ -117,7 +118,7 @@ def _no_encoder(file: Path, error: Exception) -> ValueError:
 
 
 def _build_with_weights(config: EncoderConfig, weights: dict[str, Tensor]) -> Encoder:
-    with torch.device("meta"):  # takes no memory, whatever the sizes in the file
+    with on_meta():  # takes no memory, whatever the sizes in the file
         wanted = build_from_config(config).backbone.state_dict()
     check_weights(wanted, weights)
     with seeded(0):  # its random weights are replaced below

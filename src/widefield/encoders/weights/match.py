@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
+from widefield.core.devices import on_meta
 from widefield.core.form import Form, InputSpec
 from widefield.core.rng import seeded
 from widefield.encoders.arguments import split_arguments
@@ -287,7 +287,7 @@ def architecture_specs(architecture: str) -> tuple[ArchitectureSpec, ...]:
 
 def architecture_spec(architecture: str, config: EncoderConfig) -> ArchitectureSpec:
     """Return the spec of an architecture; its tensors take no memory."""
-    with torch.device("meta"):
+    with on_meta():
         network = build_from_config(config).backbone
     wanted = {k: x for k, x in network.state_dict().items() if not _NOT_FEATURES.search(k)}
     return ArchitectureSpec(architecture, config, wanted, first_weight(network))
