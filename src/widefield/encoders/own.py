@@ -102,7 +102,17 @@ def image_side(module: nn.Module, channels: int) -> int:
     return found
 
 
-def is_classifier(module: nn.Module, channels: int = 3) -> bool:
+def classifier_note(name: str, module: nn.Module, channels: int = 3) -> tuple[str, ...]:
+    """Return a note if the outputs of a module are those of a classifier."""
+    if not _is_classifier(module, channels):
+        return ()
+    return (
+        f"{name}: its 1,000 outputs are those of a classifier: replace its last layer by "
+        "torch.nn.Identity() for features",
+    )
+
+
+def _is_classifier(module: nn.Module, channels: int) -> bool:
     """Return whether the outputs of a module are those of a layer for ImageNet's classes."""
     layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     if not any(layer.weight.shape[0] == _IMAGENET_CLASSES for layer in layers):

@@ -31,7 +31,7 @@ from widefield.encoders import (
     own_encoder,
 )
 from widefield.encoders.names import check_encoder_name, split_own
-from widefield.encoders.own import is_classifier
+from widefield.encoders.own import classifier_note
 from widefield.inference.features import (
     DEFAULT_ARCHITECTURE,
     FeatureExtractor,
@@ -199,7 +199,7 @@ def _of_module(module: nn.Module) -> FeatureExtractor:
     normalization, guessed = module_normalization(module)
     if normalization is None:
         note = f"{name}: images in [0, 1] are not normalized (guessed: it has no pretrained_cfg)"
-        notes = (note, *_classifier_note(name, module))
+        notes = (note, *classifier_note(name, module))
         return FeatureExtractor(name=name, encoder=module, form=_size_of(module), notes=notes)
     mean, std = normalization
     numbers = " and deviation ".join(
@@ -208,18 +208,8 @@ def _of_module(module: nn.Module) -> FeatureExtractor:
     origin = "guessed: it has no pretrained_cfg" if guessed else "its pretrained_cfg"
     note = f"{name}: images normalized by mean {numbers} ({origin})"
     encoder = Normalized(module, mean=mean, std=std)
-    notes = (note, *_classifier_note(name, module))
+    notes = (note, *classifier_note(name, module))
     return FeatureExtractor(name=name, encoder=encoder, form=_size_of(module), notes=notes)
-
-
-def _classifier_note(name: str, module: nn.Module, channels: int = 3) -> tuple[str, ...]:
-    """Return a note if the outputs of a module are those of a classifier."""
-    if not is_classifier(module, channels):
-        return ()
-    return (
-        f"{name}: its 1,000 outputs are those of a classifier: replace its last layer by "
-        "torch.nn.Identity() for features",
-    )
 
 
 def _size_of(module: nn.Module) -> Form:
@@ -238,7 +228,7 @@ def _of_own(name: str) -> FeatureExtractor:
     origin = "guessed: it has no pretrained_cfg" if encoder.config.guessed else "its pretrained_cfg"
     note = f"{name}: images normalized by mean {list(mean)} and deviation {list(std)} ({origin})"
     form = Form(channels=encoder.config.channels)
-    notes = (note, *_classifier_note(name, encoder, encoder.config.channels))
+    notes = (note, *classifier_note(name, encoder, encoder.config.channels))
     return FeatureExtractor(name=name, encoder=encoder, form=form, notes=notes)
 
 

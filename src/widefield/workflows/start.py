@@ -23,11 +23,13 @@ from widefield.config.resolve import RunContext, check, resolve
 from widefield.core.errors import option
 from widefield.core.files import check_folder_name, make_folders, remove_empty
 from widefield.core.hardware import choose_device, choose_precision
+from widefield.core.rng import seeded
 from widefield.data import Dataset, open_dataset, plant_names
 from widefield.data.readers import hub
 from widefield.data.source import Data
 from widefield.data.spec import parse
 from widefield.encoders import Encoder, give_network, is_own
+from widefield.encoders.own import classifier_note, given_network
 from widefield.head import FolderLock
 from widefield.inference.initial_weights import (
     InitialEncoder,
@@ -148,9 +150,18 @@ class CheckedSettings:
                 dataset.storage,
                 *init_notes,
                 *gather_note(recipe, ranks),
+                *_own_note(recipe.encoder.name, dataset),
                 *notes,
             ),
         )
+
+
+def _own_note(name: str, dataset: Dataset) -> tuple[str, ...]:
+    """Return a note if a network of the user's own is a classifier."""
+    if not is_own(name):
+        return ()
+    with seeded(0):  # it draws its weights
+        return classifier_note(name, given_network(name).build(), dataset.images.shape[3])
 
 
 def check_settings(

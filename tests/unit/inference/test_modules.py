@@ -91,6 +91,19 @@ def test_a_classifier_is_told(kind: str) -> None:
     assert any("1,000 outputs are those of a classifier" in note for note in notes) == is_told
 
 
+@pytest.mark.parametrize("kind", ["linear", "ten classes"])
+def test_a_run_that_trains_a_classifier_is_told(kind: str, tmp_path: Path) -> None:
+    module, is_told = CLASSIFIERS[kind]
+    images = np.random.default_rng(0).integers(0, 256, (16, 32, 32, 3), dtype=np.uint8)
+    notes: list[str] = []
+    settings: dict[str, Any] = {"method": "simclr", "epochs": 1, "batch_size": 8}
+    run = widefield.pretrain(
+        images, out=tmp_path / "run", encoder=module, on_note=notes.append, quiet=True, **settings
+    )
+    assert run.finished
+    assert any("1,000 outputs are those of a classifier" in note for note in notes) == is_told
+
+
 def test_a_classifier_of_a_file_is_told(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     layers = "nn.Flatten(), nn.Linear(3072, 1000)"
