@@ -120,9 +120,9 @@ def plan(
         torch.random.fork_rng(enabled=True),
         limited_threads(prepared.threads),
     ):
-        send_notes(prepared.notes, on_note)
         trial = _Trial(prepared, RunFolder(path=Path(folder) / "all"))
         with closing(trial.run):
+            send_notes(prepared.notes, on_note)  # after what may refuse the settings
             found = trial.plan()
             if minutes is None:
                 return found
