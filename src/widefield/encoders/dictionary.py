@@ -13,7 +13,7 @@ R^C, the mean of each channel, with E the centers of k-means:
     z_j = |V (c - mean(c)) - e_j|,   V = (Cov(c) + epsilon_w I)^(-1/2)
     t_j = max(0, mean_j(z_j) - z_j)                         triangle activation
 
-Once fitted, the layer is one convolution. With w_j = W d_j less its mean, and b_j = d_j^T W m,
+Once fitted, f is one convolution. With w_j = W d_j less its mean, and b_j = d_j^T W m,
 
     d_j^T q = w_j^T p / sqrt(var(p) + epsilon_n) - b_j
 
@@ -35,17 +35,17 @@ from widefield.core.types import Size
 
 _FILTERS = 64
 """Number of filters N."""
-# Of 16, 24, 32 and 64, about as many as are of use for photographs; gray values need fewer.
+# Chosen by hand, after 16, 24 and 64 were tried on photographs.
 _COLORS = 32
 """Number of centers M of the means of patches."""
 FEATURES = 2 * _FILTERS + _COLORS
-"""Number of features of a patch, 2 N + M."""
+"""Number of features of a patch, F = 2 N + M."""
 # The patches of Coates, Ng & Lee (2011).
 _SIDE = 6
 """Rows and columns of a patch."""
-# 27 x 27 patches of CIFAR's images, and 32 x 32 of those of 224 pixels. With every second patch a
-# network has the same accuracy for the class in half of the time, but that of small digits which
-# move falls by eight points.
+# Chosen by hand: 27 x 27 patches of CIFAR's images, and 32 x 32 of those of 224 pixels. Every
+# second patch was tried too: in half of the time, with the same accuracy for the class, and a lower
+# one for small digits.
 _POSITIONS = 32
 """Patches in a row, about, at most."""
 # Chosen by hand: later layers cost a ninth.
@@ -208,11 +208,11 @@ class PatchDictionary(nn.Module):
 
 
 class CellFeatures(nn.Module):
-    """Whitened features of a dictionary over cells: f[B, K, h, w] -> k[B, width].
+    """Whitened features of a dictionary over cells: f[B, F, h, w] -> k[B, width].
 
         k = V^T (sqrt(mean of f over 3 x 3 cells) - m)
 
-    f are the K = 2 N + M features of a `PatchDictionary`. V has the leading eigenvectors of the
+    f are the F = 2 N + M features of a `PatchDictionary`. V has the leading eigenvectors of the
     covariance of these roots, each divided by its deviation. Those without variance are 0. Maps of
     height 1 have nine cells in a row.
     """
@@ -227,7 +227,7 @@ class CellFeatures(nn.Module):
         self.register_buffer("directions", torch.empty(count, width).normal_(std=count**-0.5))
 
     def fit(self, maps: Iterable[Tensor]) -> None:
-        """Fit m and V on maps f[n, K, h, w]."""
+        """Fit m and V on maps f[n, F, h, w]."""
         # The last bits of sums depend on the number of threads.
         with torch.no_grad(), limited_threads(1):
             x = torch.cat([cell_roots(f) for f in maps]).double()
@@ -241,14 +241,14 @@ class CellFeatures(nn.Module):
 
 
 def cell_roots(f: Tensor) -> Tensor:
-    """Return sqrt(mean of f over cells), [B, 9 K], of maps f[B, K, h, w]."""
+    """Return sqrt(mean of f over cells), [B, 9 F], of maps f[B, F, h, w]."""
     cells = (1, CELLS**2) if f.shape[2] == 1 else (CELLS, CELLS)
     # The root makes features that are mostly near 0, and large on few examples, more even.
     return functional.adaptive_avg_pool2d(f.float(), cells).flatten(1).sqrt()
 
 
 def whitened_directions(x: Tensor, width: int) -> Tensor:
-    """Return V [K, width] of `CellFeatures` for rows x [n, K] of mean 0."""
+    """Return V [K, width] of `CellFeatures` for rows x [n, K] of mean 0, K = 9 F."""
     few = len(x) < x.shape[1]  # then x x^T is smaller, and has the same eigenvalues
     values, vectors = torch.linalg.eigh((x @ x.T if few else x.T @ x) / len(x))
     values, vectors = values.flip(0)[:width], vectors.flip(1)[:, :width]

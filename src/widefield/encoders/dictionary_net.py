@@ -1,13 +1,13 @@
 """A small network that begins with a dictionary of patches of the data, and keeps it.
 
-    f = PatchDictionary(x)                          f[B, K, h, w], `dictionary.py`
+    f = PatchDictionary(x)                          f[B, F, h, w], `dictionary.py`
     g = norm(A mean of body(f) over positions)      g[B, 64], trained
     k = CellFeatures(f)                             k[B, 64], as they were fitted
     h = [g, k]
 
-norm is a batch norm without gains: both halves of h have the same scale. The
-loss is taken on h, so that the body learns what the dictionary lacks. Training does not change the
-dictionary, because contrastive losses suppress what it holds.
+norm is a batch norm without gains: both halves of h have the same scale. The loss is taken on h, so
+that the body learns what the dictionary lacks. Training does not change the dictionary, because
+contrastive losses suppress what it holds.
 
 Our architecture, on the dictionary of Coates & Ng (2012).
 """

@@ -134,7 +134,7 @@ def plan(
         last = replace(prepared, recipe=replace(prepared.recipe, freeze_blocks=layers - 1))
         trial = _Trial(last, RunFolder(path=Path(folder) / "last"))
         with closing(trial.run):
-            seconds = trial.plan().epoch_seconds
+            seconds = trial.epoch_seconds()
         given = option("freeze_blocks", layers - 1)
         ways = [features, Way.of("the last layer", seconds, found, minutes, given), *ways]
         return replace(found, minutes=minutes, ways=tuple(ways))
@@ -192,6 +192,10 @@ class _Trial:
             threads=self.prepared.threads,
             notes=self.prepared.notes,
         )
+
+    def epoch_seconds(self) -> float:
+        """Return the seconds of an epoch."""
+        return self._steps()[1] * self.steps_per_epoch
 
     def feature_seconds(self) -> float:
         """Return the seconds that the features of all examples take, from a few batches."""

@@ -27,6 +27,7 @@ from widefield.inference.splits import (
     training_data,
 )
 from widefield.probes.floors import FLOORS
+from widefield.probes.outcome import Outcome
 from widefield.train.progress import print_line
 from widefield.workflows.probe_report import ProbedTask, ProbeReport
 from widefield.workflows.probe_scores import score_floors, score_readouts, wide_of
@@ -99,9 +100,7 @@ def probe(
     sets = TrainTest(train=train, test=test)
     wide = wide_of(extractor, train) if floors else None
     outcomes, wide_outcomes = score_readouts((extractor, wide), sets, seed)
-    line = f"scoring the floors: {', '.join(FLOORS.values())}"
-    print_line(Console(stderr=True, quiet=quiet or not floors), line)
-    floor = score_floors(extractor, sets, seed) if floors else {}
+    floor = _floors(extractor, sets, seed, quiet=quiet) if floors else {}
     return ProbeReport(
         encoder=extractor.name,
         features=features,
@@ -209,6 +208,14 @@ def _split_note(data: Data | None) -> str:
     if isinstance(data, str | Path) and parse(spec_text(data)).base in BUILT_IN:
         return "fitted on the train split of the data, scored on the test split"
     return "the data are split 80 / 20: fitted on one part, scored on the other"
+
+
+def _floors(
+    extractor: FeatureExtractor, sets: TrainTest, seed: int, *, quiet: bool
+) -> dict[str, dict[str, Outcome]]:
+    line = f"scoring the floors: {', '.join(FLOORS.values())}"
+    print_line(Console(stderr=True, quiet=quiet), line)
+    return score_floors(extractor, sets, seed)
 
 
 def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:
