@@ -21,6 +21,7 @@ def save_projector(head: Projector, folder: str | Path) -> None:
 
     Example:
         >>> import tempfile
+        >>> import torch
         >>> from widefield.methods import ProjectorConfig
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     save_projector(ProjectorConfig(layers=1, dim=8).build(32), folder)
