@@ -1,4 +1,4 @@
-"""Cache of decoded pixels: in memory if they fit, otherwise memory-mapped from disk.
+"""Cache of decoded pixels, in memory if they fit, otherwise memory-mapped from disk; of features.
 
 Pixels are in a file if they do not fit into memory, or come from many files.
 
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,9 @@ JOURNAL_SECONDS = 5.0
 # Chosen by hand: what fits into memory is a convenience on disk, which must not fill it.
 _FREE_FACTOR = 10
 """Pixels in memory are cached only if the free disk space is this multiple of their size."""
+# Chosen by hand: what takes less is made again before the user notices.
+KEPT_SECONDS = 5.0
+"""Values that took less time than this are not kept for later commands."""
 # Chosen by hand: about ten entries of 30,000 images of 224 pixels.
 MAX_CACHE_BYTES = 50 * 10**9
 """Limit of the total size of all entries; the least recently used ones are removed."""
@@ -47,6 +50,8 @@ _STALE_SECONDS = 7 * 24 * 3600
 """Age in seconds above which a temporary entry is left over from a killed process."""
 _ENTRY, _TEMP_ENTRY = re.compile(r"[0-9a-f]{32}"), re.compile(r"[0-9a-f]{32}\.\w+")
 """Names of entries; the cache folder has other files too."""
+
+T = TypeVar("T")
 
 Record = dict[str, Any]
 """Metadata of pixels, JSON values."""
@@ -292,6 +297,48 @@ def _check_space(size: int, free_factor: int, folder: Path, why_not_encoded: str
             f"set XDG_CACHE_HOME to a larger disk, choose a smaller {option('image_size')} or "
             f"{option('max_examples')}{encoded}"
         )
+
+
+def kept_or_made(
+    key: str, make: Callable[[], T], *, read: Callable[[Path], T], write: Callable[[T, Path], None]
+) -> T:
+    """Return the value that the cache has under `key`; otherwise make it, and keep a slow one.
+
+    `read` and `write` get the folder of the entry. The cache only saves time: if it cannot be read
+    or written, the value is made.
+    """
+    entry = cache_folder() / key
+    if read_record(entry) is not None:
+        with suppress(OSError, EOFError, ValueError):
+            value = read(entry)
+            with suppress(OSError):  # a read-only cache
+                os.utime(entry)
+            return value
+    start = time.monotonic()
+    value = make()
+    if time.monotonic() - start >= KEPT_SECONDS:
+        with suppress(OSError, CacheError):
+            _keep(entry, lambda folder: write(value, folder))
+    return value
+
+
+def _keep(entry: Path, write: Callable[[Path], None]) -> None:
+    """Write an entry, or nothing if it would take more than a tenth of the free disk space."""
+    make_cache_folder(entry.parent)
+    folder = entry.with_name(f"{entry.name}.{secrets.token_hex(4)}")
+    folder.mkdir()
+    try:
+        write(folder)
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        if size * _FREE_FACTOR > size + shutil.disk_usage(folder).free:
+            return
+        (folder / "record.json").write_text(json.dumps({"digest": _digest(entry, {})}), "utf-8")
+        if os.path.lexists(entry):  # a damaged one
+            _remove(entry)
+        folder.rename(entry)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    _prune(entry)
 
 
 def _prune(current: Path) -> None:

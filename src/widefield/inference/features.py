@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from widefield.core.devices import device_of, on_device
 from widefield.core.errors import option
 from widefield.core.form import ANY_FORM, Form, InputSpec
-from widefield.core.hardware import choose_device
+from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.logmel import FrontEnd
 from widefield.core.names import printable
 from widefield.core.types import (
@@ -49,6 +49,7 @@ from widefield.methods import load_projector
 from widefield.probes import Pixels, extract
 from widefield.probes.checks import all_finite
 from widefield.probes.features import FLOOR_RATE, byte_pixels, image_batch
+from widefield.probes.kept import kept_features
 from widefield.probes.wide import fit_on_dataset, has_stages
 from widefield.train.progress import images_bar
 from widefield.train.run_dir import RunFolder
@@ -324,12 +325,19 @@ class FeatureExtractor:
     def features(
         self, images: Inputs, *, quiet: bool = True, precision: FeaturePrecision = "auto"
     ) -> Tensor:
-        """Return the features float32 [n, D] of images uint8 [n, H, W, C], or of segments."""
+        """Return the features float32 [n, D] of images uint8 [n, H, W, C], or of segments.
+
+        Those that took seconds are kept for later commands (`probes/kept.py`).
+        """
         plain = images.images if isinstance(images, Segmented) else images
-        with images_progress(quiet, "encoding images") as progress:
-            h = extract(
-                self.build(plain), images, device="auto", precision=precision, progress=progress
-            )
+        encoder, device = self.build(plain), choose_device("auto")
+        exact = choose_precision(precision, device)
+
+        def encode() -> Tensor:
+            with images_progress(quiet, "encoding images") as progress:
+                return extract(encoder, images, device=device, precision=exact, progress=progress)
+
+        h = kept_features(encode, encoder, images, device=device, precision=exact)
         if not all_finite(h):
             raise ValueError(f"features of {self.name} are NaN or infinite: use another encoder")
         return h

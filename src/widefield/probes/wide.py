@@ -11,6 +11,7 @@ from widefield.data.select import spread_rows
 from widefield.encoders import FIT_EXAMPLES, Readout, Wide, fit_readout
 from widefield.encoders.stages import NoStagesError, find_stages
 from widefield.probes.features import batches, image_batch
+from widefield.probes.kept import kept_readout
 
 # 2,000 and 5,000 examples are whole numbers of batches, so that the last one is no smaller.
 _BATCH = 250
@@ -37,10 +38,14 @@ def fit_on_dataset(
             examples.
     """
     source = dataset.spec.rstrip("/").rpartition("/")[2]  # files of a readout are published
-    sample = dataset.subset(dataset.spread_rows(FIT_EXAMPLES)).first_read()
-    with on_device(encoder, device):
-        parts = batches(sample.images, _BATCH, device, progress)
-        return fit_readout(encoder, parts, dim=dim, fitted_on=source).cpu()
+    images = dataset.subset(dataset.spread_rows(FIT_EXAMPLES)).first_read().images
+
+    def fit() -> Readout:
+        with on_device(encoder, device):
+            parts = batches(images, _BATCH, device, progress)
+            return fit_readout(encoder, parts, dim=dim, fitted_on=source).cpu()
+
+    return kept_readout(fit, encoder, images, device=device, settings=(dim, source))
 
 
 def wide_or_none(encoder: nn.Module, images: np.ndarray, *, device: torch.device) -> Wide | None:
