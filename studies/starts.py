@@ -25,7 +25,7 @@ from studies.trained import (
     with_neighbors,
 )
 from widefield.data import Dataset
-from widefield.encoders import load_encoder
+from widefield.encoders import averaged, load_encoder
 from widefield.probes.features import Pixels
 from widefield.probes.few_labels import fit_few_labels
 from widefield.train import checkpoint
@@ -237,7 +237,7 @@ START_KEPT = cpu_study(
     arms={
         f"{start} @ {data}": Arm(
             data=data,
-            settings={"method": "view-contrast"},
+            settings={"method": "view-contrast", "views": "moderate"},
             start=STARTS[start],
             images=2000,
             epochs=6 / 48,
@@ -256,40 +256,38 @@ START_KEPT = cpu_study(
 )
 
 
-def at_the_end(trained: Trained) -> Measured:
-    """Return the class accuracy of the start and of the last epoch, on validation images."""
+AVERAGES = (0.25, 0.5, 0.75, 1.0)
+
+
+def averages(trained: Trained) -> Measured:
+    """Return the class accuracy of averages of start and last epoch, on validation images."""
     assert trained.folder is not None
     sets = trained.choice_sets()
-    folders = {"frozen": trained.folder / "init", "adapted": _last_epoch(trained.folder)}
+    start = load_encoder(trained.folder / "init")
+    end = load_encoder(_last_epoch(trained.folder))
     return {
-        f"{name}: {measure}": value
-        for name, folder in folders.items()
-        for measure, value in with_neighbors(load_encoder(folder), sets).items()
+        f"{share:g}: {measure}": value
+        for share in (0.0, *AVERAGES)
+        for measure, value in with_neighbors(averaged(start, end, share), sets).items()
     }
 
 
-START_RATES = cpu_study(
-    id="start-rates",
-    question="Which learning rate gains most with fixed norms, and does retention help?",
-    cpu=Scale(images=10_000, epochs=48, seeds=(0,), minutes=30, probed=2000),
+START_AVERAGES = cpu_study(
+    id="start-averages",
+    question="Which learning rate and which average of initial and trained weights gain most?",
+    cpu=Scale(images=10_000, epochs=48, seeds=(0,), minutes=40, probed=2000),
     arms={
-        f"{data}, {name}": Arm(
+        f"{start} @ {data}, lr x {scale:g}": Arm(
             data=data,
-            settings={"method": "view-contrast", **settings},
-            start=STARTS["labels"],
+            settings={"method": "view-contrast", "views": "moderate", "init_lr_scale": scale},
+            start=STARTS[start],
             images=2000,
             epochs=6 / 48,
         )
-        for data in ("cifar10+digits", "mnist")
-        for name, settings in {
-            "lr x 0.01": {"init_lr_scale": 0.01, "retention": 1.0},
-            "lr x 0.1": {"init_lr_scale": 0.1, "retention": 1.0},
-            "lr x 0.3": {"init_lr_scale": 0.3, "retention": 1.0},
-            "lr x 0.1, no retention": {"init_lr_scale": 0.1, "retention": 0.0},
-            "lr x 0.01, no retention": {"init_lr_scale": 0.01, "retention": 0.0},
-        }.items()
+        for start, data in PAIRS
+        for scale in (0.01, 0.03, 0.1)
     },
-    measure=at_the_end,
+    measure=averages,
 )
 
-STUDIES = [START_TABLE, START_CHOICES, START_LABELS, START_KEPT, START_RATES]
+STUDIES = [START_TABLE, START_CHOICES, START_LABELS, START_KEPT, START_AVERAGES]

@@ -108,7 +108,7 @@ STUDIES = {
     "SMALLEST_BATCH": ("batch-size",),
     "LR_SCALES": ("learning-rates", "row-rates"),
     "LR_MEASURED_ON": ("learning-rates",),
-    "INIT_LR": ("start-settings", "start-rates"),
+    "INIT_LR": ("start-settings", "start-rates", "start-averages"),
     "init_lr_scale_for": ("start-settings",),
     "BALANCE_BY_STEPS": ("contrast-weights", "run-length"),
     "with_balance": ("contrast-weights", "run-length"),

@@ -1,3 +1,4 @@
+from .average import averaged as averaged
 from .config import EncoderConfig as EncoderConfig
 from .config import encoder_config as encoder_config
 from .conv1d import SIGNAL_NETWORKS as SIGNAL_NETWORKS
