@@ -23,6 +23,7 @@ MODULES = (
     "defaults",
     "readout",
     "recover",
+    "photographs",
     "starts",
     "distill",
     "calibration",

@@ -25,9 +25,11 @@ from studies.trained import (
     with_neighbors,
 )
 from widefield.data import Dataset
-from widefield.encoders import averaged, load_encoder
+from widefield.encoders import Encoder, averaged, load_encoder
+from widefield.probes.explained import explained
 from widefield.probes.features import Pixels
 from widefield.probes.few_labels import fit_few_labels
+from widefield.probes.weight_share import trained_share
 from widefield.train import checkpoint
 
 SHOWN = 24_000
@@ -79,10 +81,10 @@ def adapted(trained: Trained, sets: Sets) -> Measured:
 def before_and_after(trained: Trained) -> Measured:
     """Return the class accuracy of start and adapted encoder, and the verdicts of the run."""
     assert trained.folder is not None
-    return adapted(trained, trained.test_sets()) | _verdict(trained.folder)
+    return adapted(trained, trained.test_sets()) | verdicts(trained.folder)
 
 
-def _verdict(folder: Path) -> Measured:
+def verdicts(folder: Path) -> Measured:
     """Return whether the run judged its encoder better or worse, with labels and without."""
     file = folder / "comparison.json"
     found = json.loads(file.read_text()) if file.exists() else {}
@@ -211,12 +213,21 @@ def _last_epoch(run: Path) -> Path:
     return max((run / "checkpoints").glob("epoch-*"))
 
 
-def kept(trained: Trained) -> Measured:
-    """Return the accuracy of every task of the start and of the last epoch, pooled and wide."""
+def frozen_and_adapted(trained: Trained) -> dict[str, Encoder]:
+    """Return the start and the result of a run, also where the run judged it worse."""
     assert trained.folder is not None
-    sets, found = trained.test_sets(), _verdict(trained.folder)
-    folders = {"frozen": trained.folder / "init", "adapted": _last_epoch(trained.folder)}
-    for name, which in {k: replace(trained, folder=v) for k, v in folders.items()}.items():
+    start, end = load_encoder(trained.folder / "init"), load_encoder(_last_epoch(trained.folder))
+    share = trained_share(start, end, trained.train_set(), device=trained.device)
+    return {"frozen": start, "adapted": averaged(start, end, share)}
+
+
+def kept(trained: Trained) -> Measured:
+    """Return the accuracy of every task of the start and of the result, pooled and wide."""
+    assert trained.folder is not None
+    sets, found = trained.test_sets(), verdicts(trained.folder)
+    for name, encoder in frozen_and_adapted(trained).items():
+        which = replace(trained, folder=trained.folder)
+        which.__dict__["encoder"] = encoder.to(trained.device).eval()  # in place of the run's
         found |= {f"{name}: {measure}": value for measure, value in probes(which, sets).items()}
     return found
 
@@ -249,7 +260,7 @@ START_KEPT = cpu_study(
         Finding(
             id="keeping-starts",
             criterion="at the defaults, no accuracy of six pairs of start and data, pooled or "
-            "wide, is more than a point lower after the last epoch than before",
+            "wide, is more than a point lower after a run than before",
             value=lambda runs: _least_gain(runs) + 1,
         ),
     ),
@@ -260,22 +271,28 @@ AVERAGES = (0.25, 0.5, 0.75, 1.0)
 
 
 def averages(trained: Trained) -> Measured:
-    """Return the class accuracy of averages of start and last epoch, on validation images."""
+    """Return scores of averages of start and last epoch, on validation images.
+
+    These are the class accuracy, and the share of the start's features that a linear map explains.
+    """
     assert trained.folder is not None
-    sets = trained.choice_sets()
+    sets, found = trained.choice_sets(), Measured()
     start = load_encoder(trained.folder / "init")
     end = load_encoder(_last_epoch(trained.folder))
-    return {
-        f"{share:g}: {measure}": value
-        for share in (0.0, *AVERAGES)
-        for measure, value in with_neighbors(averaged(start, end, share), sets).items()
-    }
+    before = features(start, sets[1])
+    for share in (0.0, *AVERAGES):
+        encoder = averaged(start, end, share)
+        kept = explained(before, features(encoder, sets[1]))
+        assert kept is not None
+        scores = with_neighbors(encoder, sets) | {"R²": round(kept.r2, 3)}
+        found |= {f"{share:g}: {measure}": value for measure, value in scores.items()}
+    return found
 
 
 START_AVERAGES = cpu_study(
     id="start-averages",
     question="Which learning rate and which average of initial and trained weights gain most?",
-    cpu=Scale(images=10_000, epochs=48, seeds=(0,), minutes=40, probed=2000),
+    cpu=Scale(images=10_000, epochs=48, seeds=(0,), minutes=40, probed=2000, validation=2000),
     arms={
         f"{start} @ {data}, lr x {scale:g}": Arm(
             data=data,

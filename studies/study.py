@@ -83,6 +83,7 @@ class Arm:
             its dictionary fitted: a run at a learning rate of 0.
         start: an arm whose encoder of seed 0 is trained further.
         teacher: an arm whose encoder of seed 0 is the teacher.
+        weights: returns the file of the weights that it starts from, from packs.
         source: returns what is trained on, where `data` is no pack, from packs, scale and seed.
         about: what the `measure` of the study takes from its arms.
     """
@@ -96,6 +97,7 @@ class Arm:
     statistics: bool = False
     start: "Arm | None" = None
     teacher: "Arm | None" = None
+    weights: Callable[["Packs"], str] | None = None
     source: Callable[["Packs", Scale, int], Any] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
 

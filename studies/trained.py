@@ -234,6 +234,8 @@ def train(arm: Arm, scale: Scale, packs: Packs, seed: int, work: Path) -> Traine
     settings = run_settings(arm, scale, seed)
     if arm.start is not None:
         settings["init"] = str(train(arm.start, scale, packs, 0, work).folder)
+    if arm.weights is not None:
+        settings["init"] = arm.weights(packs)
     if arm.teacher is not None:
         teacher = train(arm.teacher, scale, packs, 0, work)
         settings["teacher"] = f"{teacher.folder}@{run_settings(arm.teacher, scale, 0)['encoder']}"

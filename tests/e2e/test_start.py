@@ -335,7 +335,7 @@ def test_the_start_in_the_folder_is_an_encoder_to_compare(
     assert scored["tasks"]["y"]["accuracy"] > 0.5
 
 
-BEFORE: dict[str, Any] = {"init_lr_scale": 0.3, "freeze_norm_layers": False, "retention": 0.0}
+BEFORE: dict[str, Any] = {"init_lr_scale": 0.3, "freeze_norm_layers": False, "init_average": 1.0}
 """The settings of starts that lost what strong ones know."""
 
 
@@ -370,6 +370,21 @@ def test_adapting_by_default_keeps_what_the_start_knows(
     assert compared["default"] is not None
     assert compared["default"].linear["class"].difference > -0.02
     assert compared["default"].without_labels not in ("worse", "inconclusive")
+
+
+def test_a_run_hands_over_the_average_of_initial_and_trained_weights(
+    adapted_photos: dict[str, Pretrained],
+) -> None:
+    """With a share of 1 it hands over the trained ones: the control."""
+    assert adapted_photos["before"].trained_share == 1
+    for name in ("default", "before"):
+        folder, share = adapted_photos[name].run, adapted_photos[name].trained_share
+        assert share is not None
+        first, last = weights(folder / "init"), weights(folder / "checkpoints" / "epoch-00002")
+        floats = {k: w for k, w in weights(folder).items() if w.is_floating_point()}
+        for key, weight in floats.items():
+            assert torch.allclose(weight, first[key].lerp(last[key], share), atol=1e-7)
+        assert any(not torch.equal(first[key], last[key]) for key in first)
 
 
 def test_a_run_that_ends_worse_hands_over_its_start(adapted_photos: dict[str, Pretrained]) -> None:

@@ -15,7 +15,7 @@ MEMBERS: Mapping[str, Iterable[str]] = {
         *("feature", "seconds", "sample_rate", "examples"),
     ),
     "Start": (
-        *("init", "init_lr_scale", "retention", "freeze_blocks", "freeze_norm_layers"),
+        *("init", "init_lr_scale", "init_average", "freeze_blocks", "freeze_norm_layers"),
         "download",
     ),
     "Method": ("recipe", "config", "method", "methods"),

@@ -34,7 +34,7 @@ class RecipeArguments(MethodArguments, ViewArguments, total=False):
     layer_decay: Annotated[float, Gt(0), Le(1)]
     freeze_blocks: Annotated[int, Ge(0)]
     freeze_norm_layers: bool
-    retention: Annotated[float, Ge(0)]
+    init_average: Annotated[float | None, Gt(0), Le(1)]
     epochs: Annotated[int, Ge(1)]
     batch_size: Annotated[int, Ge(1)]
     micro_batch: Annotated[int | None, Ge(1)]

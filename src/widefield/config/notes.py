@@ -19,8 +19,10 @@ from widefield.core.errors import option
 from widefield.encoders import family_of
 from widefield.views import ViewSettings
 
-_OF_INIT = ("init_lr_scale", "layer_decay", "freeze_blocks", "freeze_norm_layers", "retention")
+_OF_INIT = ("init_lr_scale", "layer_decay", "freeze_blocks", "freeze_norm_layers", "init_average")
 """Settings of runs from initial weights."""
+_TAUGHT = ("supervised",)
+"""Methods whose result is what they trained, without an average."""
 ONE_VIEW = ("diet", "diet-mse", "distill", "row-contrast", "s-diet", "supervised")
 """Methods that do not compare two views."""
 
@@ -55,6 +57,11 @@ def _without_effect(recipe: Recipe, overrides: Collection[str]) -> Iterator[str]
                     f"{option(name)} has no effect on random weights: give {option('init')}, or "
                     "leave it out"
                 )
+    elif recipe.method.name in _TAUGHT and "init_average" in overrides:
+        yield (
+            f"{option('init_average')} has no effect on training with labels, whose result is what "
+            "was trained: leave it out"
+        )
     size = recipe.micro_batch
     if size is not None and size >= recipe.batch_size:
         yield (
@@ -112,14 +119,18 @@ def _on_rate(recipe: Recipe) -> str:
 
 def _on_start(recipe: Recipe, overrides: Collection[str]) -> str:
     """Return the note on how initial weights are kept, unless the user decided all of it."""
-    names = ("init_lr_scale", "freeze_norm_layers", "retention")
-    scale, unset = recipe.init_lr_scale, [name for name in names if name not in overrides]
+    names, scale = ["init_lr_scale", "freeze_norm_layers"], recipe.init_lr_scale
+    result = ""
+    if recipe.method.name not in _TAUGHT:
+        names.append("init_average")
+        result = ", and are averaged with the trained ones at the end"
+    unset = [name for name in names if name not in overrides]
     if recipe.init is None or scale is None or not unset:
         return ""
     norms = "fixed" if recipe.freeze_norm_layers else "trained"
     return (
-        f"initial weights learn at {recipe.method.lr * scale:g}, norms {norms}, retention "
-        f"{recipe.retention:g}: {listed([option(name) for name in unset])} "
+        f"initial weights learn at {recipe.method.lr * scale:g}, norms {norms}{result}: "
+        f"{listed([option(name) for name in unset])} "
         f"{'sets another' if len(unset) == 1 else 'set others'}"
     )
 

@@ -52,8 +52,8 @@ class Recipe(Settings):
     """First layers of initial weights that are not trained."""
     freeze_norm_layers: bool = True
     """Keep weights and running statistics of the norms of initial weights."""
-    retention: Annotated[float, Ge(0)] = 0.0
-    """Weight of predicting the initial features, as a multiple of the objective; 0 for none."""
+    init_average: Annotated[float | None, Gt(0), Le(1)] = None
+    """Share of trained weights in their average with the initial ones; chosen at the end."""
     epochs: Annotated[int, Ge(1)] = 100
     """Passes over the data."""
     batch_size: Annotated[int, Ge(1)] = 256

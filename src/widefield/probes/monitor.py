@@ -28,7 +28,7 @@ class Monitor:
     """Evaluates an encoder while it is trained, and keeps the last results."""
 
     encoder: Encoder
-    """The encoder that is trained in place."""
+    """The encoder that is trained in place, and after training the result."""
     dataset: Dataset
     """Its training data, with or without labels."""
     _: KW_ONLY
@@ -48,7 +48,13 @@ class Monitor:
 
     def last_health(self) -> Health:
         """Return the health that was logged last, or the current one."""
-        return self._health or self.check_health()
+        self._health = self._health or self.check_health()
+        return self._health
+
+    def take(self, encoder: Encoder) -> None:
+        """Evaluate another encoder from here on."""
+        if encoder is not self.encoder:
+            self.encoder, self._health = encoder, None
 
     def log_health(self, epoch: int, log: Callable[[str], None]) -> dict[str, float | str]:
         """Log health and kNN accuracy, and return them as columns of the metrics."""

@@ -22,7 +22,6 @@ from widefield.core.types import WHOLE, Shard, as_size
 from widefield.data import Dataset, spectrogram_mean_std, steps_per_epoch
 from widefield.encoders import SIGNAL_NETWORKS, Encoder
 from widefield.methods.base import BuildContext, Method
-from widefield.methods.retention import Retention
 from widefield.methods.target import target_networks
 from widefield.probes.features import batches
 from widefield.train.adversary import build_adversary
@@ -86,7 +85,6 @@ def build(
     shard: Shard = WHOLE,
     folder: Path | None = None,
     targets: NDArray[Any] | None = None,
-    retained: Tensor | None = None,
 ) -> TrainState:
     """Build encoder, method, views, optimizers and learning rates of a training run.
 
@@ -100,7 +98,6 @@ def build(
         shard: which examples this process trains on.
         folder: folder for files of the method.
         targets: features of teachers for every example, where the method has teachers.
-        retained: features of the initial encoder for every example [n, D], to be predicted.
 
     Raises:
         ValueError: settings, views and data do not fit together.
@@ -149,8 +146,7 @@ def build(
     )
     with seeded(recipe.seed):
         method = with_balance(recipe.method, steps=len(rates)).build(context).to(device)
-    retention = None if retained is None else Retention(retained).to(device)
-    model = _model(recipe, encoder, method, retention)
+    model = _model(recipe, encoder, method)
     if recipe.sync_batch_norm and shard.world > 1:
         from widefield.train.sync_batch_norm import synchronize_batch_norm  # imports timm
 
@@ -165,9 +161,7 @@ def build(
     )
 
 
-def _model(
-    recipe: Recipe, encoder: nn.Module, method: Method, retention: Retention | None
-) -> PretrainModel:
+def _model(recipe: Recipe, encoder: nn.Module, method: Method) -> PretrainModel:
     """Return encoder and method as one module, what the recipe freezes frozen."""
     networks = (encoder, *(target.encoder for target in target_networks(method)))
     return PretrainModel(
@@ -176,8 +170,6 @@ def _model(
         [norm for network in networks for norm in freeze_init(network, recipe)],
         micro_batch=recipe.micro_batch,
         compile=recipe.compile,
-        retention=retention,
-        retention_weight=recipe.retention,
     )
 
 

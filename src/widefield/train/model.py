@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from widefield.core.micro_batch import MicroBatched
 from widefield.core.types import Loss
 from widefield.methods.base import Method
-from widefield.methods.retention import Retention
 from widefield.methods.target import target_networks
 
 if TYPE_CHECKING:
@@ -73,8 +72,6 @@ class PretrainModel(nn.Module):
         frozen_modules: modules of the encoder that stay in eval mode.
         micro_batch: examples that are encoded at a time; None for the whole batch.
         compile: how the encoder and target networks are compiled.
-        retention: predicts the initial features.
-        retention_weight: weight of its loss, as a multiple of the size of the method's loss.
     """
 
     def __init__(
@@ -84,8 +81,6 @@ class PretrainModel(nn.Module):
         frozen_modules: Sequence[nn.Module] = (),
         micro_batch: int | None = None,
         compile: "CompileMode" = "none",
-        retention: Retention | None = None,
-        retention_weight: float = 0.0,
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -95,7 +90,6 @@ class PretrainModel(nn.Module):
         self._seen = (self._wrapped(encoder),)  # a tuple: the state dict has the weights once
         for target in target_networks(method):
             target.encode_by(self._wrapped)
-        self.retention, self.retention_weight = retention, retention_weight
 
     def _wrapped(self, encoder: nn.Module) -> nn.Module:
         """Return a module of the same features, which encodes as the settings say."""
@@ -121,27 +115,5 @@ class PretrainModel(nn.Module):
             # Features of the step before are overwritten from here on.
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         index = torch.as_tensor(index)
-        with _outputs(encoder) as features:
-            loss: Loss = self.method(encoder, views, index)
-        if self.retention is None or not features or self.method.frozen:
-            return loss.total, loss.parts
-        lost = self.retention(torch.cat(features), index)
-        parts = {**loss.parts, "not_retained": lost.detach()}
-        weight = self.retention_weight * loss.total.detach().abs()  # the scale of each objective
-        return loss.total + weight * lost, parts
-
-
-@contextmanager
-def _outputs(module: nn.Module) -> Iterator[list[Tensor]]:
-    """Context whose list gets the outputs of `module` that have a gradient."""
-    found: list[Tensor] = []
-
-    def keep(_: nn.Module, __: tuple[object, ...], output: Tensor) -> None:
-        if output.requires_grad:
-            found.append(output)
-
-    handle = module.register_forward_hook(keep)
-    try:
-        yield found
-    finally:
-        handle.remove()
+        loss: Loss = self.method(encoder, views, index)
+        return loss.total, loss.parts

@@ -90,7 +90,6 @@ def lr_scales(model: PretrainModel, recipe: Recipe) -> dict[nn.Parameter, float]
                    (`LR_SCALES` of config/defaults.py, by `resolve`)
         schedule = warm-up, then half a cosine, in [0, 1] (`learning_rates`)
         scale    = init_lr_scale layer_decay^(L - l)    initial weights, in layer l of 0..L
-                   init_lr_scale                        the map of retention
                    head_lr_scale                        rows of a dense per-example head
                    1                                    all others
     """
@@ -102,8 +101,6 @@ def lr_scales(model: PretrainModel, recipe: Recipe) -> dict[nn.Parameter, float]
         for depth, names in enumerate(layers):
             scale = first * recipe.layer_decay ** (len(layers) - 1 - depth)
             scales |= {parameters[name]: scale for name in names}
-        if model.retention is not None:
-            scales |= dict.fromkeys(model.retention.parameters(), first)
     return scales
 
 

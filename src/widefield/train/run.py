@@ -6,20 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from torch import Tensor
 
 from widefield.config.recipe import Recipe
 from widefield.core.errors import option
-from widefield.core.hardware import check_memory
 from widefield.data import Dataset, Loader
-from widefield.encoders import READOUT_FILE, Encoder, first_invalid, save_readout
+from widefield.encoders import READOUT_FILE, Encoder, averaged, first_invalid, save_readout
 from widefield.encoders import save_encoder as save_encoder_to
 from widefield.methods import Projector, save_projector
 from widefield.methods.projector_file import PROJECTOR_FILE
 from widefield.metrics import Health
 from widefield.probes.comparison import Comparison
-from widefield.probes.features import extract
 from widefield.probes.monitor import Monitor
+from widefield.probes.weight_share import trained_share
 from widefield.probes.wide import fit_on_dataset
 from widefield.report.tables import ResultTable, TabularResult
 from widefield.train.adversary import adversary_log
@@ -42,7 +40,6 @@ from widefield.train.progress import (
     MetricsLog,
     ProgressBar,
     StepLog,
-    images_bar,
     print_line,
 )
 from widefield.train.run_dir import RunFolder
@@ -84,6 +81,8 @@ class Pretrained(TabularResult):
     """False if it was stopped by a signal; `resume=True` continues it."""
     next_command: str
     """Suggested command for the encoder of the run."""
+    trained_share: float | None = None
+    """Share of trained weights in their average with the initial ones; None without an average."""
     adapted: Path | None = None
     """Folder of the trained encoder, if it is worse than the initial one and `encoder` is that."""
 
@@ -103,16 +102,30 @@ class Pretrained(TabularResult):
             details.insert(0, found.lines()[0])
         if found is not None and found.copies is not None:
             details[-1] = found.copies
-        if self.adapted is not None:
-            details[-1] = (
-                f"{self.run} hands over the initial encoder; the adapted one is {self.adapted}: a "
-                f"lower {option('init_lr_scale')} or fewer {option('epochs')} change it less"
-            )
+        weights = self._weights_line()
+        if weights is not None:
+            if found is not None and len(details) > 2:
+                details = [details[0], found.copies or health]
+            details.append(weights)
         work = f"{self.steps} steps, {self.images_per_second:,.0f} examples/s"
         page = f"{self.run / 'report.html'}: curves, views and scores of this run; {work}"
         place = page if self.finished else f"{self.run}: {work}"
         lines = [*details, place, f"next: {self.next_command}"]
         return [ResultTable(title=answer, lines=lines)]
+
+    def _weights_line(self) -> str | None:
+        """Return which weights a run from initial ones hands over; None for other runs."""
+        if self.adapted is not None:
+            return (
+                f"{self.run} hands over the initial encoder; the adapted one is {self.adapted}: a "
+                f"lower {option('init_lr_scale')} or fewer {option('epochs')} change it less"
+            )
+        if self.trained_share is None:
+            return None
+        return (
+            f"weights: {100 * self.trained_share:g} % trained, the rest initial "
+            f"({option('init_average')})"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +184,6 @@ class PretrainRun:
             shard=shard,
             folder=folder.rows_folder,
             targets=folder.targets(len(dataset)),
-            retained=_initial_features(prepared, console),
         )
         check_view_policy(self.state.views, self.state.method, dataset, recipe.views.names)
         self.loader = Loader(
@@ -189,6 +201,8 @@ class PretrainRun:
         self.stopped_by = 0
         """Number of the signal that stopped the training; 0 for none."""
         self.images, self.seconds = 0, 0.0
+        self.share: float | None = None
+        """Share of trained weights in their average with the initial ones."""
         self.monitor = Monitor(
             self.encoder,
             dataset,
@@ -259,9 +273,10 @@ class PretrainRun:
         return Pretrained(
             run=self.folder.path,
             encoder=self._best(),
-            adapted=None
-            if self._best() is self.encoder
-            else self.folder.encoder_at(self.state.epoch),
+            trained_share=self.share,
+            adapted=self.folder.encoder_at(self.state.epoch)
+            if self._best() is self.monitor.initial
+            else None,
             steps=self.state.step,
             images_per_second=self.images / max(self.seconds, 1e-9),
             data_wait=self.loader.wait_seconds / max(self.seconds, 1e-9),
@@ -333,11 +348,12 @@ class PretrainRun:
             save_projector(self.projector, folder)
 
     def _finish(self) -> None:
-        """Compare the encoder with its baseline, hand over the better one, and fit its readout.
+        """Compare the result with its baseline, hand over the better one, and fit its readout.
 
         The encoder of the last epoch, which is among the checkpoints, stays there.
         """
         self.print_line("measuring: the comparison with its floors")
+        self.monitor.take(self._averaged())
         self.monitor.compare()
         if self.monitor.comparison is not None:
             self.monitor.comparison.write(self.folder.path / "comparison.json")
@@ -350,7 +366,18 @@ class PretrainRun:
     def _best(self) -> Encoder:
         """Return the trained encoder, or the initial one if training made it worse."""
         initial = self.monitor.initial
-        return initial if initial is not None and self.monitor.is_worse else self.encoder
+        return initial if initial is not None and self.monitor.is_worse else self.monitor.encoder
+
+    def _averaged(self) -> Encoder:
+        """Return the average of initial and trained weights, or these if labels trained them."""
+        initial, share = self.monitor.initial, self.recipe.init_average
+        if initial is None or not self.monitor.use_labels:
+            return self.encoder
+        if share is None:
+            device = self.monitor.device
+            share = trained_share(initial, self.encoder, self.dataset, device=device)
+        self.share = share
+        return averaged(initial, self.encoder, share)
 
     def _save_readout(self, encoder: Encoder) -> None:
         """Fit the wide readout of `encoder` on the training data, and write it."""
@@ -391,18 +418,3 @@ class PretrainRun:
     def close(self) -> None:
         """Close the files of the heads."""
         self.state.close()
-
-
-def _initial_features(prepared: Prepared, console: Console) -> Tensor | None:
-    """Return the features of every example that retention keeps, float32 [n, D] on the CPU.
-
-    They are computed again when a run is resumed, which gives the same bits.
-    """
-    initial, data = prepared.initial, prepared.dataset.first_read()
-    if initial is None or not prepared.recipe.retention:
-        return None
-    spared = f"initial features of {len(data)} examples ({option('retention', 0)} needs none)"
-    check_memory(4 * len(data) * initial.dim, spared)
-    with images_bar(console, "initial features") as progress:
-        device = prepared.ranks.compute.device
-        return extract(initial, data.inputs, device=device, progress=progress).cpu()

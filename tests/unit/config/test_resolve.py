@@ -227,9 +227,13 @@ def test_initial_weights_learn_at_one_share_of_the_methods_rate(encoder: str, me
     assert rate == pytest.approx(INIT_LR * METHODS[method]().lr)
     assert chosen.freeze_norm_layers
     assert any(note.startswith(f"initial weights learn at {rate:g}, norms fixed") for note in notes)
-    given = {"init_lr_scale": 0.5, "freeze_norm_layers": False, "retention": 0.0}
+    given = {"init_lr_scale": 0.5, "freeze_norm_layers": False, "init_average": 1.0}
     chosen, notes = resolve("default", settings | given, facts(FEW))
-    assert (chosen.init_lr_scale, chosen.freeze_norm_layers, chosen.retention) == (0.5, False, 0.0)
+    assert (chosen.init_lr_scale, chosen.freeze_norm_layers, chosen.init_average) == (
+        0.5,
+        False,
+        1.0,
+    )
     assert not any(note.startswith("initial weights") for note in notes)
 
 

