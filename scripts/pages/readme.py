@@ -20,6 +20,8 @@ DEFAULT = (
     ("dictionary", "dictionary", "dictionary of patches alone"),
 )
 """Study, arm and row of the default encoder and of its floor."""
+STUDIES = {("dictionary", "+digits"): "dictionary-digits"}
+"""Study and planted feature -> the study that has it."""
 FLOORS = ("dictionary", "raw pixels")
 """Arms without pooled and wide features."""
 KINDS = {"pooled": "", "wide": ", wide"}
@@ -73,6 +75,7 @@ def _methods(name: str) -> list[str]:
 
 def _cell(name: str, method: str, plant: str, task: str, ending: str) -> str:
     """Return the mean over seeds and its 95 % interval; nothing if there are no three seeds."""
+    name = STUDIES.get((name, plant), name)
     values = [
         seed[arm][measure]
         for seed in by_seed(runs(name)).values()

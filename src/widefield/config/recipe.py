@@ -45,7 +45,7 @@ class Recipe(Settings):
     init: str | None = None
     """Initial weights: a run, a file of weights, timm:NAME, a model folder; docs/start.md."""
     init_lr_scale: Annotated[float | None, Gt(0)] = None
-    """Learning rate of initial weights in multiples of lr; 0.01, and 0.33 without batch norm."""
+    """Learning rate of initial weights in multiples of lr; 0.03, and 0.33 without batch norm."""
     layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
     """Factor of that rate from each layer to the one before it."""
     freeze_blocks: Annotated[int, Ge(0)] = 0

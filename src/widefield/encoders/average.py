@@ -1,13 +1,15 @@
 """The average of the weights of two encoders."""
 
 import copy
+from typing import TypeVar
 
 import torch
+from torch import nn
 
-from widefield.encoders.encoder import Encoder
+Module = TypeVar("Module", bound=nn.Module)
 
 
-def averaged(start: Encoder, end: Encoder, share: float) -> Encoder:
+def averaged(start: Module, end: Module, share: float) -> Module:
     """Return an encoder whose weights are the averages of those of two encoders.
 
         theta = (1 - share) theta_start + share theta_end

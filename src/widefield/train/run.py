@@ -270,6 +270,10 @@ class PretrainRun:
             self.save_encoder(self.folder.path)
             if not self.stopped_by:
                 self._finish()
+        return self._result()
+
+    def _result(self) -> Pretrained:
+        """Return what the run hands over, and how it went."""
         return Pretrained(
             run=self.folder.path,
             encoder=self._best(),
