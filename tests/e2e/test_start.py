@@ -318,7 +318,7 @@ def test_the_command_says_what_is_kept_and_what_came_out(
     assert code == 0, err
     said = " ".join(err.split())
     assert "init: resnet-tiny, mean" in said
-    assert "neighbor consistency under augmentation: " in out
+    assert "weights: 100 % trained, the rest initial (--init-average)" in out
     verdict = json.loads(Path("run/comparison.json").read_text())["verdict"]
     assert f"{TEMPLATES[verdict].format('the initial encoder')}: " in out
     shown = command.json("pretrain", "data.npz", "--out", "run2", *words)
