@@ -1,13 +1,7 @@
-"""Means of maps over the cells of a grid, and the random filters of readouts of older versions."""
+"""Means of maps over the cells of a grid."""
 
-from collections.abc import Sequence
-
-import torch
 from torch import Tensor
 from torch.nn import functional
-
-_COUNT, _SIDE = 16, 3
-"""Number of the random filters, and height and width of their patches."""
 
 
 def grid_of(height: int, width: int, side: int) -> tuple[int, int]:
@@ -30,17 +24,3 @@ def grid_means(x: Tensor, side: int) -> Tensor:
         return x.flatten(1)
     # The same means where cells have equal sizes, in less time.
     return functional.avg_pool2d(x, (height // rows, width // columns)).flatten(1)
-
-
-def filter_shape(shape: Sequence[int]) -> tuple[int, int, int, int]:
-    """Return the shape of the filters for inputs of shape C, h, w."""
-    channels, height, width = shape
-    rows, columns = (_SIDE if side >= _SIDE else 1 for side in (height, width))
-    return _COUNT, channels, rows, columns
-
-
-def patch_features(x: Tensor, filters: Tensor, offset: Tensor, side: int) -> Tensor:
-    """Return the means [n, 16 g g'] of filtered inputs x[n, C, h, w] over a grid, see `grid_of`."""
-    padding = (filters.shape[2] // 2, filters.shape[3] // 2)
-    x = x.contiguous(memory_format=torch.channels_last)  # an eighth of the time on a CPU
-    return grid_means(functional.conv2d(x, filters, offset, padding=padding).relu_(), side)

@@ -24,17 +24,13 @@ from widefield.core.form import Form
 from widefield.core.rng import seeded
 from widefield.encoders.dictionary import PatchDictionary, cell_roots
 from widefield.encoders.encoder import Encoder, FeatureModule
-from widefield.encoders.grid import filter_shape, grid_means, patch_features
+from widefield.encoders.grid import grid_means
 from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
 from widefield.encoders.weights.files import READOUT_FILE, check_weights
 from widefield.encoders.wrappers import FeatureMap, Projected
 
 DICTIONARY = "dictionary"
-"""Name of the source that is a dictionary of patches of the input."""
-PATCH_FILTERS = "patches"
-"""Name of its predecessor, random filters of the input, in files of older versions."""
-OF_INPUT = (DICTIONARY, PATCH_FILTERS)
-"""Sources that a readout computes from the features of the input."""
+"""Name of the source that is a dictionary of patches of the input; a readout computes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,16 +67,14 @@ class ReadoutConfig:
     examples: int
     variance: tuple[float, ...]
     """Share of each source's variance that a linear map of the output explains, on these."""
-    filtered: tuple[int, int, int] | None = None
+    filtered: tuple[int, int, int]
     """C, h, w of the input on the grid of its source, which patches are taken from."""
 
     def __post_init__(self) -> None:
         """Check values that may come from a file."""
         stages = [source.stage for source in self.sources]
         assert len(set(stages)) == len(stages), "a stage has one grid"
-        of_input = [name for name in stages if name in OF_INPUT]
-        assert bool(of_input) == (self.filtered is not None)
-        assert not of_input or stages[-2:] == [INPUT, *of_input]
+        assert stages[-2:] == [INPUT, DICTIONARY]
 
     @property
     def form(self) -> Form:
@@ -121,16 +115,9 @@ class Readout(nn.Module):
             key = buffer_name(name)
             self.register_buffer(f"{key}_mean", torch.zeros(size))
             self.register_buffer(f"{key}_directions", torch.zeros(size, source.width))
-        if config.filtered is None:
-            return
-        if config.sources[-1].stage == DICTIONARY:
-            channels, height, width = config.filtered
-            with seeded(0):  # its random filters are replaced
-                self.dictionary = PatchDictionary(channels, (height, width))
-        else:
-            shape = filter_shape(config.filtered)
-            self.register_buffer("filters", torch.zeros(shape))
-            self.register_buffer("offset", torch.zeros(shape[0]))
+        channels, height, width = config.filtered
+        with seeded(0):  # its random filters are replaced
+            self.dictionary = PatchDictionary(channels, (height, width))
 
     if TYPE_CHECKING:
 
@@ -171,16 +158,13 @@ class Readout(nn.Module):
 
     def with_dictionary(self, sources: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return the features of all sources: those of `dictionary` follow from the input's."""
-        shape, last = self.config.filtered, self.config.sources[-1]
-        if shape is None or len(sources) == len(self.config.sources):
+        shape = self.config.filtered
+        if len(sources) == len(self.config.sources):
             return sources
         if sources[-1].shape[1] != math.prod(shape):
             return sources  # `forward` refuses them
         x = sources[-1].reshape(-1, *shape)
-        if last.stage == DICTIONARY:
-            return [*sources, cell_roots(self.dictionary(x))]
-        filters, offset = (self.get_buffer(name).float() for name in ("filters", "offset"))
-        return [*sources, patch_features(x, filters, offset, last.side)]
+        return [*sources, cell_roots(self.dictionary(x))]
 
     def directions(self, name: str) -> Tensor:
         """Return the directions of a source, such as `s3@4`, [K g g', width]."""
@@ -250,13 +234,13 @@ def source_features(
         return known[name].features(x) if name in known else x[:0]
 
     h, features = forward_with_maps(encoder, x, stages, averaged)
-    return h.float(), [features[name].float() for name in known if name not in OF_INPUT]
+    return h.float(), [features[name].float() for name in known if name != DICTIONARY]
 
 
 def _needed(stages: Sequence[EncoderStage], sources: Sequence[Source]) -> tuple[EncoderStage, ...]:
     """Return the stages that the sources are maps of."""
     known = {stage.name: stage for stage in stages}
-    names = dict.fromkeys(source.stage for source in sources if source.stage not in OF_INPUT)
+    names = dict.fromkeys(source.stage for source in sources if source.stage != DICTIONARY)
     for name in names:
         if name not in known:
             raise ValueError(
@@ -318,13 +302,11 @@ def load_readout(folder: str | Path) -> Readout | None:
 
 def _read_config(values: Any) -> ReadoutConfig:
     sources = tuple(Source(**source) for source in values["sources"])
-    shape = tuple(values["input_shape"])
-    filtered = values.get("filtered")
-    filtered = None if filtered is None else tuple(filtered)
-    numbers = (*shape, *(filtered or ()), values["pooled"], values["examples"])
+    shape, filtered = tuple(values["input_shape"]), tuple(values["filtered"])
+    numbers = (*shape, *filtered, values["pooled"], values["examples"])
     if (
         len(shape) != 3
-        or len(filtered or shape) != 3
+        or len(filtered) != 3
         or not all(type(n) is int and 0 < n < 2**31 for n in numbers)
     ):
         raise ValueError("its sizes are not positive integers")

@@ -24,8 +24,7 @@ from widefield.encoders.dictionary import (
     whitened_directions,
     zca,
 )
-from widefield.encoders.grid import filter_shape, grid_means, grid_of, patch_features
-from widefield.encoders.readout import Readout, ReadoutConfig, Source
+from widefield.encoders.grid import grid_means, grid_of
 
 
 def inputs(*shape: int) -> Tensor:
@@ -270,35 +269,6 @@ def test_the_network_keeps_its_dictionary_in_training_and_in_files(tmp_path) -> 
     # The untrained network has random filters: its features owe nothing to the data.
     other = untrained_like(encoder, seed=1).state_dict()["backbone.dictionary.weight"]
     assert not torch.equal(other, before["backbone.dictionary.weight"])
-
-
-def test_a_readout_with_random_filters_is_read_as_older_versions_wrote_it() -> None:
-    sources = (
-        Source(stage="input", side=8, width=2),
-        Source(stage="patches", side=2, width=3),
-    )
-    config = ReadoutConfig(
-        sources=sources,
-        input_shape=(3, 8, 8),
-        pooled=4,
-        fitted_on="x",
-        examples=9,
-        variance=(1.0, 1.0),
-        filtered=(3, 8, 8),
-    )
-    readout = Readout(config, [192, 64])
-    assert readout.get_buffer("filters").shape == filter_shape((3, 8, 8)) == (16, 3, 3, 3)
-    readout.get_buffer("filters").normal_(generator=torch.Generator().manual_seed(0))
-    readout.get_buffer("patches_2_directions").fill_(1.0)
-    x = inputs(5, 3, 8, 8)
-    maps = functional.conv2d(x, readout.get_buffer("filters"), padding=1).clamp_min(0)
-    expected = functional.avg_pool2d(maps, 4).flatten(1).sum(1)
-    found = readout(torch.zeros(5, 4), [x.flatten(1)])
-    assert found.shape == (5, 9)
-    torch.testing.assert_close(found[:, -1], expected, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(
-        patch_features(x, readout.get_buffer("filters"), torch.zeros(16), 2).sum(1), expected
-    )
 
 
 @pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last])

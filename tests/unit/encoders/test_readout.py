@@ -1,8 +1,6 @@
 """The wide readout: its equations by brute force, its guarantee, its file and its messages."""
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -220,21 +218,6 @@ def test_a_readout_is_saved_and_loaded(wide: Wide, tmp_path: Path) -> None:
     with torch.no_grad():
         assert torch.equal(Wide(wide.encoder, loaded)(images(5)), wide(images(5)))
     assert load_readout(tmp_path / "nowhere") is None
-
-
-def test_a_readout_of_maps_alone_is_loaded_too(wide: Wide, tmp_path: Path) -> None:
-    """As the first versions wrote them."""
-    config = wide.readout.config
-    values = {**asdict(config), "variance": config.variance[:-1]}
-    values["sources"] = values["sources"][:-1]
-    del values["filtered"]
-    weights = {k: v for k, v in wide.readout.state_dict().items() if "dictionary" not in k}
-    save_file(weights, tmp_path / READOUT_FILE, metadata={"readout": json.dumps(values)})
-    loaded = load_readout(tmp_path)
-    assert loaded is not None
-    with torch.no_grad():
-        output = Wide(wide.encoder, loaded)(images(5))
-        assert torch.equal(output, wide(images(5))[:, : output.shape[1]])
 
 
 @pytest.mark.parametrize("damage", ["cut", "nan", "missing", "no config"])
