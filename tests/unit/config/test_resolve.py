@@ -575,6 +575,11 @@ def test_every_rule_names_the_results_that_it_comes_from() -> None:
         ({"layer_decay": 0.5}, "layer_decay has no effect on random weights"),
         ({"init_lr_scale": 0.5}, "init_lr_scale has no effect on random weights"),
         ({"freeze_norm_layers": True}, "freeze_norm_layers has no effect on random weights"),
+        ({"init_average": 0.5}, "init_average has no effect on random weights"),
+        (
+            {"init": "file", "method": "supervised", "init_average": 0.5},
+            "init_average has no effect on training with labels",
+        ),
         ({"micro_batch": 64, "batch_size": 64}, "micro_batch 64 has no effect on batches of 64"),
         ({"views": "none", "method": "simclr"}, "makes the two views of simclr equal"),
     ],
