@@ -166,7 +166,7 @@ def _judge(
         unknown: Judgement = ("inconclusive", "sounds are compared by labels alone")
         if collapsed:
             return unknown, ("worse", "the features collapsed")
-        return unknown, judge_with_labels([*linear.values()]) if linear else unknown
+        return unknown, judge_with_labels(linear, {}) if linear else unknown
     if baseline == "untrained":
         without_labels = judge_against_untrained(label_free["mean"], collapsed=collapsed)
         return without_labels, overruled_by_labels(without_labels, linear)
@@ -175,7 +175,7 @@ def _judge(
         consistency, planted, rank=rank, collapsed=collapsed, kept=kept
     )
     if linear and not collapsed:
-        return without_labels, judge_with_labels([*linear.values(), *knn.values()])
+        return without_labels, judge_with_labels(linear, knn)
     return without_labels, without_labels
 
 

@@ -4,7 +4,7 @@ A score is higher or lower if the 95 % interval of its paired difference exclude
 tested one-sided: a score is probably lower if its one-sided 95 % interval lies below 0.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,18 +69,26 @@ def may_be_lower(score: PairedDifference) -> bool:
     return score.difference - ONE_SIDED * (score.difference - score.low) < -MAX_DECREASE
 
 
-def judge_with_labels(scores: Sequence[PairedDifference]) -> Judgement:
-    """Return the verdict by linear-probe and kNN accuracies, one or more for each task.
+def judge_with_labels(
+    linear: Mapping[str, PairedDifference], knn: Mapping[str, PairedDifference]
+) -> Judgement:
+    """Return the verdict by linear-probe and kNN accuracies, each task -> difference.
 
     Example:
-        >>> judge_with_labels([PairedDifference(before=0.5, after=0.6, low=0.05, high=0.15)])[0]
-        'better'
+        >>> gain = PairedDifference(before=0.5, after=0.6, low=0.05, high=0.15)
+        >>> judge_with_labels({"class": gain}, {})[1]
+        'linear-probe accuracy (class) is significantly higher, and no accuracy is probably lower'
     """
-    if any(s.difference < -MAX_DECREASE or probably_lower(s) for s in scores):
-        return "worse", "a score with labels decreased"
-    if any(s.verdict == "higher" for s in scores):
-        return "better", "a score with labels is significantly higher, and none is probably lower"
-    if any(may_be_lower(s) for s in scores):
+    scores = {f"linear-probe accuracy ({task})": score for task, score in linear.items()}
+    scores |= {f"kNN accuracy ({task})": score for task, score in knn.items()}
+    for name, s in scores.items():
+        if s.difference < -MAX_DECREASE or probably_lower(s):
+            points = 100 * abs(s.difference)
+            return "worse", f"{name} decreased by {points:.1f} points"
+    for name, s in scores.items():
+        if s.verdict == "higher":
+            return "better", f"{name} is significantly higher, and no accuracy is probably lower"
+    if any(may_be_lower(s) for s in scores.values()):
         return (
             "inconclusive",
             "no score with labels is significantly higher, and one may be lower by more than a "

@@ -87,7 +87,16 @@ def test_the_interval_holds_the_difference(pairs: list[tuple[float, float]]) -> 
     ],
 )
 def test_verdicts_with_labels(changes: list[PairedDifference], verdict: str) -> None:
-    assert judge_with_labels(changes)[0] == verdict
+    linear = {f"task {i}": change for i, change in enumerate(changes)}
+    assert judge_with_labels(linear, {})[0] == verdict
+    assert judge_with_labels({}, linear)[0] == verdict
+
+
+def test_the_reason_names_the_accuracy_that_decided() -> None:
+    up, same, down = made(0.05), made(0.0), made(-0.04)
+    found = judge_with_labels({"class": up, "color": same}, {"class": same, "color": down})
+    assert found == ("worse", "kNN accuracy (color) decreased by 4.0 points")
+    assert "kNN accuracy (color) is" in judge_with_labels({"class": same}, {"color": up})[1]
 
 
 @pytest.mark.parametrize(
