@@ -103,7 +103,7 @@ STUDIES = [
         id="keeping-photographs",
         question="Does a run from ImageNet weights on photographs lose what the weights know?",
         tiny="it takes photographs and weights that are not generated",
-        cpu=Scale(images=None, epochs=1, encoder=NAME, minutes=60),
+        cpu=Scale(images=None, epochs=1, encoder=NAME, seeds=(0, 1), minutes=60),
         arms={
             name: Arm(
                 data=name,

@@ -12,8 +12,8 @@ from widefield.probes.features import extract
 
 SHARES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.09, 0.06)
 """Shares of the trained weights, the largest first."""
-# Chosen on ImageNet weights and photographs: averages that keep less have a lower accuracy from few
-# labels. The study keeping-photographs tests it on other seeds.
+# Chosen on one run of ImageNet weights on photographs, where averages that keep less have a lower
+# accuracy from few labels. The study keeping-photographs tests it.
 MIN_EXPLAINED = 0.7
 """Held-out R^2 of the initial features that an average has to keep."""
 _EXAMPLES = 1000
