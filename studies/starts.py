@@ -256,6 +256,12 @@ START_KEPT = cpu_study(
         for start, data in PAIRS
     },
     measure=kept,
+    conclusion=(
+        "Wide features lose nothing, and both starts gain most on MNIST. Pooled features lose "
+        "between one and two points of the planted digit while they gain class accuracy, although "
+        "a linear map of them explains 98 % of the variance of the initial ones: the digit is in "
+        "directions of little variance. A run with labels of the digit hands over the start."
+    ),
     findings=(
         Finding(
             id="keeping-starts",
@@ -305,6 +311,11 @@ START_AVERAGES = cpu_study(
         for scale in (0.01, 0.03, 0.1)
     },
     measure=averages,
+    conclusion=(
+        "At a larger rate these weak starts gain more, and all averages keep more than 0.8 of the "
+        "initial features, so that they are trained whole. The default is 0.03: no larger rate was "
+        "tried with a strong start."
+    ),
 )
 
 STUDIES = [START_TABLE, START_CHOICES, START_LABELS, START_KEPT, START_AVERAGES]
