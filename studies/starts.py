@@ -41,7 +41,7 @@ STARTS = {
     "S-DIET": Arm(data="cifar100", settings={"method": "s-diet"}, epochs=1 / 6),
 }
 """How an encoder was trained on CIFAR-100, in 8 epochs; random weights have no start."""
-BEFORE = {"init_lr_scale": 0.3, "freeze_norm_layers": False, "retention": 0.0}
+BEFORE = {"init_lr_scale": 0.3, "freeze_norm_layers": False, "init_average": 1.0}
 """What the default of starts was when these studies were run."""
 CHOICES: dict[str, dict[str, Any]] = {
     "lr x 1": {"init_lr_scale": 1.0},
