@@ -1,5 +1,8 @@
 """Common starts, what they cost, and what runs from weights keep and gain: docs/start.md."""
 
+import statistics
+from collections.abc import Iterable
+
 from pages.format import read, table
 from studies.page import runs
 from studies.starts import AVERAGES
@@ -41,43 +44,36 @@ def averages() -> str:
 
 
 def photographs() -> str:
-    """Return the accuracy of frozen and adapted features from few and all labels."""
-    counts = ("5", "20", "all")
-    rows = [
-        [
-            data,
-            readout,
-            *(
-                _cell("keeping-photographs", data, f"{which}{ending}, {count} labels, %")
-                for count in counts
-                for which in ("frozen", "adapted")
-            ),
-        ]
-        for data in ("clothes", "x-rays")
-        for readout, ending in READOUTS.items()
-    ]
-    heads = [f"{count}, {which}" for count in counts for which in ("frozen", "adapted")]
-    return table(["data", "features", *heads], rows)
+    """Return the accuracy of frozen features from few and all labels, and what adapting gains."""
+    name, counts, rows = "keeping-photographs", ("5", "20", "all"), []
+    for data in ("clothes", "x-rays"):
+        for readout, ending in READOUTS.items():
+            measures = [f"{ending}, {count} labels, %" for count in counts]
+            rows.append([data, readout, *_frozen_and_gains(name, data, measures)])
+    return table(["data", "features", *_heads(counts)], rows)
 
 
 def pairs() -> str:
-    """Return the accuracy of every task of six pairs of start and data, frozen and adapted."""
+    """Return the accuracy of every task of six pairs of start and data, and what was gained."""
     name, rows = "keeping-starts", []
     for arm, found in by_seed(runs(name))[0].items():
-        tasks = [m.removeprefix("frozen: ") for m in found if m.startswith("frozen: ")]
+        tasks = [m.removeprefix("frozen: ").removesuffix(", %") for m in found if "frozen: " in m]
         for task in (t for t in tasks if ", wide" not in t):
-            named = task.removesuffix(", %")
-            cells = [
-                _cell(name, arm, f"{which}: {named}{ending}, %")
-                for ending in READOUTS.values()
-                for which in ("frozen", "adapted")
-            ]
-            rows.append([*arm.split(" @ "), named, *cells])
-    heads = [f"{readout}, {which}" for readout in READOUTS for which in ("frozen", "adapted")]
-    return table(["start", "data", "task", *heads], rows)
+            measures = [f": {task}{ending}, %" for ending in READOUTS.values()]
+            rows.append([*arm.split(" @ "), task, *_frozen_and_gains(name, arm, measures)])
+    return table(["start", "data", "task", *_heads(READOUTS)], rows)
 
 
-def _cell(name: str, arm: str, measure: str) -> str:
-    """Return the mean over seeds and its 95 % interval."""
-    mean, half = interval([seed[arm][measure] for seed in by_seed(runs(name)).values()])
-    return f"{mean:.1f}" if half is None else f"{mean:.1f} ± {half:.1f}"
+def _heads(names: Iterable[str]) -> list[str]:
+    return [f"{name}, {which}" for name in names for which in ("frozen", "gain")]
+
+
+def _frozen_and_gains(name: str, arm: str, measures: Iterable[str]) -> list[str]:
+    """Return means over seeds, and those of paired differences with their 95 % intervals."""
+    seeds, cells = [seed[arm] for seed in by_seed(runs(name)).values()], []
+    for measure in measures:
+        frozen = [seed[f"frozen{measure}"] for seed in seeds]
+        gains = [seed[f"adapted{measure}"] - seed[f"frozen{measure}"] for seed in seeds]
+        mean, half = interval(gains)
+        cells += [f"{statistics.mean(frozen):.1f}", f"{round(mean, 1) + 0:+.1f} ± {half:.1f}"]
+    return cells
