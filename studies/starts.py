@@ -25,7 +25,7 @@ from studies.trained import (
     with_neighbors,
 )
 from widefield.data import Dataset
-from widefield.encoders import Encoder, averaged, load_encoder
+from widefield.encoders import Encoder, averaged, load_encoder, save_encoder
 from widefield.probes.explained import explained
 from widefield.probes.features import Pixels
 from widefield.probes.few_labels import fit_few_labels
@@ -226,9 +226,10 @@ def kept(trained: Trained) -> Measured:
     assert trained.folder is not None
     sets, found = trained.test_sets(), verdicts(trained.folder)
     for name, encoder in frozen_and_adapted(trained).items():
-        which = replace(trained, folder=trained.folder)
-        which.__dict__["encoder"] = encoder.to(trained.device).eval()  # in place of the run's
-        found |= {f"{name}: {measure}": value for measure, value in probes(which, sets).items()}
+        with tempfile.TemporaryDirectory() as folder:
+            save_encoder(encoder, folder)
+            measured = probes(replace(trained, folder=Path(folder)), sets)
+        found |= {f"{name}: {measure}": value for measure, value in measured.items()}
     return found
 
 

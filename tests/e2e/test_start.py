@@ -377,6 +377,7 @@ def test_a_run_hands_over_the_average_of_initial_and_trained_weights(
 ) -> None:
     """With a share of 1 it hands over the trained ones: the control."""
     assert adapted_photos["before"].trained_share == 1
+    assert (adapted_photos["before"].run / "projector.safetensors").exists()
     for name in ("default", "before"):
         folder, share = adapted_photos[name].run, adapted_photos[name].trained_share
         assert share is not None

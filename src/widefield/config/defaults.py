@@ -70,8 +70,8 @@ LR_MEASURED_ON = (
 """Encoders on which the multiples were measured."""
 
 # Weak starts gain more at larger rates and strong ones lose more. Averaging takes back what is too
-# much (`probes/weight_share.py`): with ImageNet weights, 0.01 and 0.03 end with the same accuracy.
-# Only networks with batch norm were measured at 0.03.
+# much (`probes/weight_share.py`): in single runs from ImageNet weights, of which no result is
+# committed, 0.01 and 0.03 ended alike. Without batch norm 0.03 was not tried.
 INIT_LRS: dict[Family, float] = {
     "networks with batch norm": 0.03,
     "networks without batch norm": 0.01,

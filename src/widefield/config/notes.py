@@ -21,7 +21,7 @@ from widefield.views import ViewSettings
 
 _OF_INIT = ("init_lr_scale", "layer_decay", "freeze_blocks", "freeze_norm_layers", "init_average")
 """Settings of runs from initial weights."""
-_TAUGHT = ("supervised",)
+_WITH_LABELS = ("supervised",)
 """Methods whose result is what they trained, without an average."""
 ONE_VIEW = ("diet", "diet-mse", "distill", "row-contrast", "s-diet", "supervised")
 """Methods that do not compare two views."""
@@ -57,7 +57,7 @@ def _without_effect(recipe: Recipe, overrides: Collection[str]) -> Iterator[str]
                     f"{option(name)} has no effect on random weights: give {option('init')}, or "
                     "leave it out"
                 )
-    elif recipe.method.name in _TAUGHT and "init_average" in overrides:
+    elif recipe.method.name in _WITH_LABELS and "init_average" in overrides:
         yield (
             f"{option('init_average')} has no effect on training with labels, whose result is what "
             "was trained: leave it out"
@@ -121,7 +121,7 @@ def _on_start(recipe: Recipe, overrides: Collection[str]) -> str:
     """Return the note on how initial weights are kept, unless the user decided all of it."""
     names, scale = ["init_lr_scale", "freeze_norm_layers"], recipe.init_lr_scale
     result = ""
-    if recipe.method.name not in _TAUGHT:
+    if recipe.method.name not in _WITH_LABELS:
         names.append("init_average")
         result = ", and are averaged with the trained ones at the end"
     unset = [name for name in names if name not in overrides]

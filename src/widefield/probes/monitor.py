@@ -40,6 +40,8 @@ class Monitor:
     """Whether the comparison may use labels, because training does not."""
     comparison: Comparison | None = field(default=None, init=False)
     """Comparison with the baseline; None before `compare`, and for few examples."""
+    share: float | None = field(default=None, init=False)
+    """Share of trained weights in their average with the initial ones; None without an average."""
     _health: Health | None = field(default=None, init=False)
 
     def check_health(self) -> Health:
@@ -51,8 +53,9 @@ class Monitor:
         self._health = self._health or self.check_health()
         return self._health
 
-    def take(self, encoder: Encoder) -> None:
-        """Evaluate another encoder from here on."""
+    def take(self, encoder: Encoder, share: float) -> None:
+        """Evaluate an average with this share of trained weights from here on."""
+        self.share = share
         if encoder is not self.encoder:
             self.encoder, self._health = encoder, None
 
@@ -117,6 +120,8 @@ class Monitor:
     def details(self) -> list[str]:
         """Return the results behind the summary, in lines."""
         lines = [self.last_health().line()]
+        if self.share is not None and not self.is_worse:
+            lines.append(share_text(self.share))
         if self.comparison is not None:
             lines += self.comparison.lines()
         return [f"{line[0].upper()}{line[1:]}." for line in lines]
@@ -132,3 +137,8 @@ class Monitor:
                 f"{option('precision', 32)}, and start again with another {option('out')}"
             )
         return rows, images, h
+
+
+def share_text(share: float) -> str:
+    """Return in words which weights an average has."""
+    return f"weights: {100 * share:g} % trained, the rest initial"

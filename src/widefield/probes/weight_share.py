@@ -17,7 +17,7 @@ SHARES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.09, 0.06)
 MIN_EXPLAINED = 0.7
 """Held-out R^2 of the initial features that an average has to keep."""
 _EXAMPLES = 1000
-"""As many as `explained` uses."""
+"""Number of examples whose features are compared: as many as `explained` uses."""
 _UNMEASURED = 0.5
 """Share where there are too few examples: the default of Wortsman et al. 2022 (WiSE-FT)."""
 

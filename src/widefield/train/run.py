@@ -16,7 +16,7 @@ from widefield.methods import Projector, save_projector
 from widefield.methods.projector_file import PROJECTOR_FILE
 from widefield.metrics import Health
 from widefield.probes.comparison import Comparison
-from widefield.probes.monitor import Monitor
+from widefield.probes.monitor import Monitor, share_text
 from widefield.probes.weight_share import trained_share
 from widefield.probes.wide import fit_on_dataset
 from widefield.report.tables import ResultTable, TabularResult
@@ -122,10 +122,7 @@ class Pretrained(TabularResult):
             )
         if self.trained_share is None:
             return None
-        return (
-            f"weights: {100 * self.trained_share:g} % trained, the rest initial "
-            f"({option('init_average')})"
-        )
+        return f"{share_text(self.trained_share)} ({option('init_average')})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,8 +198,6 @@ class PretrainRun:
         self.stopped_by = 0
         """Number of the signal that stopped the training; 0 for none."""
         self.images, self.seconds = 0, 0.0
-        self.share: float | None = None
-        """Share of trained weights in their average with the initial ones."""
         self.monitor = Monitor(
             self.encoder,
             dataset,
@@ -277,7 +272,7 @@ class PretrainRun:
         return Pretrained(
             run=self.folder.path,
             encoder=self._best(),
-            trained_share=self.share,
+            trained_share=self.monitor.share,
             adapted=self.folder.encoder_at(self.state.epoch)
             if self._best() is self.monitor.initial
             else None,
@@ -357,7 +352,7 @@ class PretrainRun:
         The encoder of the last epoch, which is among the checkpoints, stays there.
         """
         self.print_line("measuring: the comparison with its floors")
-        self.monitor.take(self._averaged())
+        self._average()
         self.monitor.compare()
         if self.monitor.comparison is not None:
             self.monitor.comparison.write(self.folder.path / "comparison.json")
@@ -372,16 +367,17 @@ class PretrainRun:
         initial = self.monitor.initial
         return initial if initial is not None and self.monitor.is_worse else self.monitor.encoder
 
-    def _averaged(self) -> Encoder:
-        """Return the average of initial and trained weights, or these if labels trained them."""
+    def _average(self) -> None:
+        """Let the monitor evaluate the average with the initial weights, unless labels trained."""
         initial, share = self.monitor.initial, self.recipe.init_average
         if initial is None or not self.monitor.use_labels:
-            return self.encoder
+            return
         if share is None:
             device = self.monitor.device
             share = trained_share(initial, self.encoder, self.dataset, device=device)
-        self.share = share
-        return averaged(initial, self.encoder, share)
+        # A share of 1 is the trained encoder itself, whose projector stays beside it.
+        encoder = self.encoder if share == 1 else averaged(initial, self.encoder, share)
+        self.monitor.take(encoder, share)
 
     def _save_readout(self, encoder: Encoder) -> None:
         """Fit the wide readout of `encoder` on the training data, and write it."""

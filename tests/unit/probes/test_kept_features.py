@@ -135,6 +135,11 @@ def test_what_takes_little_time_is_not_kept(
     assert entries() == []
 
 
+def test_two_examples_are_encoded_without_a_hash_of_the_weights(encoder: Encoder) -> None:
+    with mock.patch.object(kept, "digest", side_effect=AssertionError):
+        assert asked(encoder, IMAGES[:2])(returning(torch.ones(2, 5))).sum() == 10
+
+
 def test_a_network_of_ones_own_is_never_kept(encoder: Encoder) -> None:
     own = nn.Sequential(nn.Flatten(), nn.Linear(192, 5))
     for module in (own, Wide(own, fit_readout(encoder, [torch.rand(40, 3, 8, 8)]))):
