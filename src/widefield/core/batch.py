@@ -57,21 +57,6 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
 
     A tensor has a `Shape`, a number limits of `annotated_types`. A number that is a tensor, such as
     a temperature that is trained, is not checked.
-
-    Raises:
-        ValueError: by the decorated function: an argument is invalid.
-
-    Example:
-        >>> from annotated_types import Gt
-        >>> @checked
-        ... def product(z1: Rows, z2: Rows, *, scale: Annotated[float, Gt(0)]) -> Tensor:
-        ...     return scale * (z1 * z2).sum()
-        >>> product(torch.ones(3, 2), torch.ones(1, 2), scale=1.0)
-        Traceback (most recent call last):
-        ValueError: z1 and z2 have shapes [3, 2] and [1, 2]: give a row of each example in both
-        >>> product(torch.ones(3, 2), torch.ones(3, 2), scale=-1.0)
-        Traceback (most recent call last):
-        ValueError: scale must be a finite number above 0, got -1.0
     """
     names, hints = inspect.signature(function).parameters, inspect.get_annotations(function)
     parts = {n: h.__metadata__ for n, h in hints.items() if hasattr(h, "__metadata__")}
@@ -111,9 +96,6 @@ def check_tensors(
     """Check the tensors of one call; `sizes` are letters that have a size already.
 
     Rows [., m] must be of one type, half precision counted as float32, and on one device.
-
-    Raises:
-        ValueError: one does not fit `shapes` or another one.
     """
     first: dict[str, tuple[str, Tensor]] = {}  # letter -> name and tensor that have it
     rows: tuple[str, Tensor] | None = None
@@ -141,7 +123,6 @@ def check_tensors(
 
 
 def _check_tensor(name: str, x: Any, shape: Shape, letters: list[str]) -> None:
-    """Check that `x` is a tensor of this rank and type, and not empty."""
     wanted = f"[{', '.join(letters)}]"
     if not isinstance(x, Tensor):
         raise not_a_tensor(name, x, f"{shape.kind} {wanted}")
@@ -157,7 +138,6 @@ def _check_tensor(name: str, x: Any, shape: Shape, letters: list[str]) -> None:
 
 
 def _check_alike(first_name: str, first: Tensor, name: str, x: Tensor) -> None:
-    """Check that two tensors are of one type and on one device."""
     if at_least_float32(first).dtype != at_least_float32(x).dtype:
         raise ValueError(
             f"{first_name} is {first.dtype} and {name} is {x.dtype}: give both in one precision, "
@@ -185,16 +165,7 @@ def _size_error(
 
 
 def check_index(index: Any, count: int, examples: int | None = None) -> None:
-    """Check the indices of a batch of `count` examples, out of `examples` if that is known.
-
-    Raises:
-        ValueError: they are no tensor of integers [count], or out of range.
-
-    Example:
-        >>> check_index(torch.tensor([0, 9]), 2, examples=9)
-        Traceback (most recent call last):
-        ValueError: index 0 to 9 is not in [0, 9): number the examples from 0, and make ...
-    """
+    """Check the indices of a batch of `count` examples, out of `examples` if that is known."""
     if not isinstance(index, Tensor):
         raise not_a_tensor("index", index, "integers [b]")
     if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
@@ -218,11 +189,7 @@ def check_range(name: str, x: Tensor, size: int | None) -> None:
 
 
 def check_views(views: Any, count: int) -> None:
-    """Check a list of `count` views of one batch, [B, ...] each.
-
-    Raises:
-        ValueError: there are more or fewer, or they are empty or not of one shape.
-    """
+    """Check a list of `count` views of one batch, [B, ...] each."""
     if not isinstance(views, list | tuple) or len(views) != count:
         got = len(views) if isinstance(views, list | tuple) else f"a {type(views).__name__}"
         raise ValueError(
@@ -247,14 +214,6 @@ def check_examples(
     """Check a batch of images, windows or sounds, floats [B, C, H, W].
 
     With limits, their values lie in that range but for a mean distance of `MAX_DISTANCE`.
-
-    Raises:
-        ValueError: they do not.
-
-    Example:
-        >>> check_examples(torch.rand(8, 32, 32, 3))
-        Traceback (most recent call last):
-        ValueError: the examples have shape [8, 32, 32, 3], channels last: give [B, C, H, W], as ...
     """
     if not isinstance(x, Tensor):
         raise not_a_tensor("the batch", x, "floats [B, C, H, W]")

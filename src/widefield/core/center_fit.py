@@ -20,10 +20,6 @@ def center_fit(before: Size, size: Size, fit: Fit = "crop") -> tuple[Size, Size]
     The other side is rounded down for squares, as by torchvision's `Resize`, and to the nearest for
     other sizes, as by timm's `ResizeKeepRatio`; the cut is that of torchvision's `CenterCrop`. So
     `timm.data.create_transform` does the same as `crop` to each pixel.
-
-    Example:
-        >>> [center_fit((128, 144), (64, 64), fit) for fit in ("crop", "pad", "squash")]
-        [((64, 72), (0, 4)), ((56, 64), (-4, 0)), ((64, 64), (0, 0))]
     """
     if fit == "squash":
         return size, (0, 0)
@@ -41,12 +37,7 @@ def center_fit(before: Size, size: Size, fit: Fit = "crop") -> tuple[Size, Size]
 
 
 def cut_share(before: Size, size: Size, fit: Fit = "crop") -> float:
-    """Return the share of the area of an image that `center_fit` cuts off.
-
-    Example:
-        >>> cut_share((128, 256), (64, 64)), cut_share((128, 256), (64, 64), "pad")
-        (0.5, 0.0)
-    """
+    """Return the share of the area of an image that `center_fit` cuts off."""
     if fit != "crop":
         return 0.0
     (height, width), _ = center_fit(before, size)

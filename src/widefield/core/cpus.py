@@ -7,12 +7,7 @@ from pathlib import Path
 
 
 def usable_cpus() -> int:
-    """Return the number of CPUs that affinity and SLURM allow this process, at least 1.
-
-    Example:
-        >>> 1 <= usable_cpus() <= os.cpu_count()
-        True
-    """
+    """Return the number of CPUs that affinity and SLURM allow this process, at least 1."""
     limit = os.environ.get("SLURM_CPUS_PER_TASK", "")
     is_number = limit.isascii() and limit.isdecimal() and len(limit) < 9
     return min(all_cpus(), (int(limit) if is_number else 0) or all_cpus())
@@ -26,12 +21,7 @@ def all_cpus() -> int:
 
 
 def cpu_name(info: Path = Path("/proc/cpuinfo")) -> str:
-    """Return the name of the CPU, or of its architecture where the system gives no name.
-
-    Example:
-        >>> len(cpu_name()) > 0
-        True
-    """
+    """Return the name of the CPU, or of its architecture where the system gives no name."""
     if info.is_file():
         match = re.search(
             r"^model name\s*:\s*(.+)$", info.read_text(errors="replace"), re.MULTILINE

@@ -13,13 +13,7 @@ CPU = torch.device("cpu")
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """Return a context without autocast; devices without autocast, as `meta`, have none to leave.
-
-    Example:
-        >>> with torch.autocast("cpu", dtype=torch.bfloat16), without_autocast(CPU):
-        ...     (torch.ones(1, 1) @ torch.ones(1, 1)).dtype
-        torch.float32
-    """
+    """Return a context without autocast; devices such as `meta` have none to leave."""
     if torch.amp.is_autocast_available(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
@@ -42,13 +36,7 @@ class _WithoutDraws(TorchFunctionMode):
 
 @contextmanager
 def on_meta() -> Iterator[None]:
-    """Build modules on the device `meta`, where they take no memory and have no values.
-
-    Example:
-        >>> with on_meta():
-        ...     nn.Linear(10**6, 10**6).weight.shape
-        torch.Size([1000000, 1000000])
-    """
+    """Build modules on the device `meta`, where they take no memory and have no values."""
     # Draws on this device would import two seconds of torch's compiler.
     with torch.device("meta"), _WithoutDraws():
         yield
@@ -56,16 +44,7 @@ def on_meta() -> Iterator[None]:
 
 @contextmanager
 def eval_mode(module: nn.Module) -> Iterator[None]:
-    """Set evaluation mode; on exit restore the mode of every submodule.
-
-    Example:
-        >>> net = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(2).eval())
-        >>> with eval_mode(net):
-        ...     print(net[0].training)
-        False
-        >>> net[0].training, net[1].training
-        (True, False)
-    """
+    """Set evaluation mode; on exit restore the mode of every submodule."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -76,26 +55,14 @@ def eval_mode(module: nn.Module) -> Iterator[None]:
 
 
 def device_of(module: nn.Module, *, default: torch.device = CPU) -> torch.device:
-    """Return the device of the weights of a module; `default` if it has none.
-
-    Example:
-        >>> device_of(nn.Linear(2, 2))
-        device(type='cpu')
-    """
+    """Return the device of the weights of a module; `default` if it has none."""
     first = next(chain(module.parameters(), module.buffers()), None)
     return default if first is None else first.device
 
 
 @contextmanager
 def on_device(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Move `module` to `device`; on exit move it back.
-
-    Example:
-        >>> net = nn.Linear(2, 2)
-        >>> with on_device(net, torch.device("cpu")):
-        ...     print(net.weight.device)
-        cpu
-    """
+    """Move `module` to `device`; on exit move it back."""
     original = device_of(module, default=device)
     module.to(device)
     try:
@@ -109,10 +76,6 @@ def to_device(x: Tensor, device: torch.device) -> Tensor:
 
     Only page-locked memory is copied in the order of the device's work. Other memory is copied at
     once, when all of that is done.
-
-    Example:
-        >>> to_device(torch.ones(2), torch.device("cpu"))
-        tensor([1., 1.])
     """
     if device.type == "cpu" or x.device.type != "cpu":
         return x.to(device)

@@ -24,11 +24,6 @@ def input_errors(call: Callable[P, R]) -> Callable[P, R]:
 
     Python has several classes for them: a path that is too long, a folder without permission, a
     number that overflows. The original error is the cause of the one that is raised.
-
-    Example:
-        >>> input_errors(open)("/nowhere/at/all")
-        Traceback (most recent call last):
-        ValueError: /nowhere/at/all: No such file or directory
     """
 
     @functools.wraps(call)
@@ -73,13 +68,6 @@ def option(name: str, value: float | str | Path | None = None) -> str:
     """Return a setting as the caller writes it, for a message: an argument or an option.
 
     A value of True stands for a flag, one in capitals such as DATA for what the caller chooses.
-
-    Example:
-        >>> option("lr"), option("batch_size", 32), option("download", True)
-        ('lr', 'batch_size=32', 'download=True')
-        >>> with command_line():
-        ...     option("lr"), option("batch_size", 32), option("download", True)
-        ('--lr', '--batch-size 32', '--download')
     """
     if _python_only is not None and name not in _python_only:
         words = "--" + name.replace("_", "-")

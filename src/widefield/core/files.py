@@ -23,17 +23,6 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
     Missing folders are created. After a failure `path` is unchanged, and the temporary file and the
     created folders are removed. The mode of the file follows the umask, whatever `write` sets.
-
-    Raises:
-        DiskFullError: the disk is full.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "note.txt"
-        ...     write_atomically(path, lambda temp_path: temp_path.write_text("complete"))
-        ...     path.read_text()
-        'complete'
     """
     new_folders = make_folders(path.parent)
     temp_path = path.parent / f".{secrets.token_hex(8)}.draft"
@@ -79,9 +68,6 @@ def check_plain_file(path: Path, *, largest: int) -> None:
     """Check that `path`, if it exists, is a plain file of at most `largest` bytes.
 
     Reading a pipe or a device may never end.
-
-    Raises:
-        ValueError: it is another kind of file, or larger.
     """
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is no plain file")
@@ -96,9 +82,6 @@ def checked_output(path: str | Path, suffixes: tuple[str, ...], *, overwrite: bo
         path: the file to be written.
         suffixes: allowed suffixes.
         overwrite: whether an existing file may be replaced.
-
-    Raises:
-        ValueError: another suffix, an existing file, a folder of that name, or no permission.
     """
     path = Path(path)
     if path.suffix not in suffixes:
@@ -112,11 +95,7 @@ def checked_output(path: str | Path, suffixes: tuple[str, ...], *, overwrite: bo
 
 
 def check_not_there(path: Path) -> None:
-    """Check that nothing would be replaced.
-
-    Raises:
-        ValueError: there is a file or a folder at `path`.
-    """
+    """Check that nothing would be replaced."""
     if os.path.lexists(path):
         raise ValueError(
             f"{path} is already there: choose another name, or pass {option('overwrite', True)}"
@@ -124,18 +103,7 @@ def check_not_there(path: Path) -> None:
 
 
 def check_folder_name(path: str | Path, *, here: bool = False) -> None:
-    """Check that a folder for results has a name of its own.
-
-    Raises:
-        ValueError: it is named as a built-in encoder, so that other commands would not find it; or
-            it is the working folder or one above it, unless `here` allows that.
-
-    Example:
-        >>> check_folder_name("run")
-        >>> check_folder_name("random")
-        Traceback (most recent call last):
-        ValueError: 'random' is the name of a built-in encoder: choose another name for the folder
-    """
+    """Check that a folder for results has a name of its own."""
     if str(path) in BUILT_IN_ENCODERS:
         raise ValueError(
             f"'{path}' is the name of a built-in encoder: choose another name for the folder"
@@ -145,11 +113,7 @@ def check_folder_name(path: str | Path, *, here: bool = False) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Check that files can be written in `folder`, which may not exist yet.
-
-    Raises:
-        ValueError: they cannot; the message has the reason of the operating system.
-    """
+    """Check that files can be written in `folder`, which may not exist yet."""
     temp_path = folder / f".{secrets.token_hex(8)}.draft"
     new_folders: list[Path] = []
     try:

@@ -59,37 +59,19 @@ class Form:
         return None
 
     def filled(self, other: "Form") -> "Form":
-        """Return this form, with the properties of `other` where it is open.
-
-        Example:
-            >>> Form(channels=1).filled(Form(channels=3, rate=8000))
-            Form(kind=None, size=None, channels=1, rate=8000, black_white=None, fit=None)
-        """
+        """Return this form, with the properties of `other` where it is open."""
         mine = {key: getattr(self, key) for key in _WORDS}
         return Form(**{k: getattr(other, k) if v is None else v for k, v in mine.items()})
 
     def options(self) -> dict[str, Any]:
-        """Return the options of `open_dataset` for other data in this form, as runs keep them.
-
-        Example:
-            >>> Form(kind="images", size=(32, 32), fit="crop").options()
-            {'image_size': (32, 32), 'black_white': None, 'fit': 'crop'}
-        """
+        """Return the options of `open_dataset` for other data in this form, as runs keep them."""
         if self.kind == "images":
             return {"image_size": self.size, "black_white": self.black_white, "fit": self.fit}
         return {} if self.rate is None else {"sample_rate": self.rate}
 
     @classmethod
     def of_options(cls, options: Mapping[str, Any]) -> "Form":
-        """Return the form with these `options()`, from a file.
-
-        Raises:
-            ValueError: one is unknown, or has another type.
-
-        Example:
-            >>> Form.of_options({"image_size": [32, 32], "black_white": [0, 9], "fit": "pad"}).size
-            (32, 32)
-        """
+        """Return the form with these `options()`, from a file."""
         values = {k: as_black_white(v) if isinstance(v, list) else v for k, v in options.items()}
         types = {"image_size": Size, "fit": Fit, "sample_rate": int}
         for name, value in values.items():
@@ -143,12 +125,7 @@ class InputSpec:
 
     @classmethod
     def of_form(cls, form: Form, **others: Any) -> Self:
-        """Return the record of examples of a whole form.
-
-        Example:
-            >>> InputSpec.of_form(Form(size=(1, 128), channels=6), guessed=True).kind
-            'windows'
-        """
+        """Return the record of examples of a whole form."""
         assert form.channels is not None
         assert form.size is not None
         return cls(

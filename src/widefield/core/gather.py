@@ -7,12 +7,7 @@ from torch import Tensor, distributed
 
 
 def rank_and_world() -> tuple[int, int]:
-    """Return rank and number of processes: (0, 1) unless `torch.distributed` is initialized.
-
-    Example:
-        >>> rank_and_world()
-        (0, 1)
-    """
+    """Return rank and number of processes: (0, 1) unless `torch.distributed` is initialized."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return 0, 1
     return distributed.get_rank(), distributed.get_world_size()
@@ -37,11 +32,6 @@ def gather(x: Tensor) -> Tensor:
 
     The same holds if each rank computes the loss of its own b anchors against the gathered batch:
     the run's loss is then the mean of the ranks' losses.
-
-    Example:
-        >>> import torch
-        >>> gather(torch.tensor([1.0, 2.0]))
-        tensor([1., 2.])
     """
     return x if rank_and_world()[1] == 1 else _Gather.apply(x)
 

@@ -20,11 +20,7 @@ from widefield.core.types import Precision
 
 
 def choose_device(wanted: str) -> torch.device:
-    """Return the device `wanted`; auto is the GPU, or the CPU where there is none.
-
-    Raises:
-        ValueError: `wanted` is cuda and there is no GPU.
-    """
+    """Return the device `wanted`; auto is the GPU, or the CPU where there is none."""
     if wanted == "cuda" and not torch.cuda.is_available():
         raise ValueError(
             f"device cuda was asked for, but torch sees no GPU: use {option('device', 'cpu')}"
@@ -36,13 +32,7 @@ def choose_device(wanted: str) -> torch.device:
 
 @contextmanager
 def limited_threads(count: int) -> Iterator[None]:
-    """Let torch and every BLAS and OpenMP library compute with at most `count` threads.
-
-    Example:
-        >>> with limited_threads(1):
-        ...     torch.get_num_threads()
-        1
-    """
+    """Let torch and every BLAS and OpenMP library compute with at most `count` threads."""
     before = torch.get_num_threads()
     with threadpool_limits(count):
         torch.set_num_threads(count)
@@ -128,14 +118,6 @@ def check_memory(needed: int, what: str) -> None:
     Args:
         needed: bytes needed.
         what: the object that needs them, for the message.
-
-    Raises:
-        ValueError: the machine has less.
-
-    Example:
-        >>> check_memory(10**18, "a table")
-        Traceback (most recent call last):
-        ValueError: a table needs 1,000,000,000.0 GB of memory and this machine has ...
     """
     if needed > host_memory():
         raise ValueError(

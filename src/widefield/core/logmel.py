@@ -46,10 +46,6 @@ def mel_filters(*, rate: int, fft: int, bands: int) -> NDArray[np.float64]:
     Slaney's mel scale is linear below 1 kHz, 3 mel for 200 Hz, and logarithmic above, 27 mel for a
     factor 6.4. Neighboring triangles meet at their centers; each is scaled by 2 / its width in Hz.
 
-    Example:
-        >>> mel_filters(rate=8000, fft=512, bands=64).shape
-        (64, 257)
-
     Source: Slaney, Auditory Toolbox (1998); librosa's default.
     """
     frequencies = _mel_to_freq(np.linspace(0.0, _freq_to_mel(rate / 2), bands + 2))
@@ -83,13 +79,9 @@ def _mel_to_freq(mel: NDArray[np.float64]) -> NDArray[np.float64]:
 class LogMel(nn.Module):
     """Log-mel spectrograms as images in [0, 1]: x[B, 1, 1, T] -> [B, 1, bands, frames].
 
-        power   = |STFT(x)|^2, a periodic Hann window, zeros beyond both ends
-        db      = 10 log10(filters power), not below -80 dB
-        image   = (db + 80) / 120, in [0, 1]
-
-    Example:
-        >>> LogMel(FrontEnd(rate=8000, samples=8000))(torch.zeros(2, 1, 1, 8000)).shape
-        torch.Size([2, 1, 64, 64])
+    power   = |STFT(x)|^2, a periodic Hann window, zeros beyond both ends
+    db      = 10 log10(filters power), not below -80 dB
+    image   = (db + 80) / 120, in [0, 1]
     """
 
     window: Tensor

@@ -21,12 +21,6 @@ class MicroBatched(nn.Module):
         max_size: examples of a micro-batch at most, or one more where one example would be left,
             which batch normalization cannot process; sizes differ by one at most.
 
-    Example:
-        >>> encoder = nn.Linear(3, 2)
-        >>> x = torch.rand(5, 3)
-        >>> torch.equal(MicroBatched(encoder, max_size=2)(x), encoder(x))
-        True
-
     Source: gradient caching (Gao et al. 2021), section 3, by recomputation (Chen et al. 2016).
     """
 

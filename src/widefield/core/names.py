@@ -6,17 +6,7 @@ from difflib import get_close_matches
 
 
 def check_name(what: str, name: str, known: Iterable[str], *, list_command: str = "") -> None:
-    """Check that `name` is one of `known`.
-
-    Raises:
-        ValueError: it is not; the message has the closest known name, or else all of them, or
-            `list_command`, which lists them.
-
-    Example:
-        >>> check_name("method", "simcrl", ("simclr", "byol"))
-        Traceback (most recent call last):
-        ValueError: unknown method 'simcrl': did you mean 'simclr'?
-    """
+    """Check that `name` is one of `known`."""
     names = tuple(known)
     if name in names:
         return
@@ -27,15 +17,11 @@ def check_name(what: str, name: str, known: Iterable[str], *, list_command: str 
 
 
 def printable(text: str) -> str:
-    r"""Return `text` with unprintable characters escaped.
+    """Return `text` with unprintable characters escaped.
 
     Control characters would move the cursor or change the title of a terminal, and invalid bytes
     cannot be written to most files. Spaces of any width stay: names of files have them, as of
     screenshots of macOS.
-
-    Example:
-        >>> printable("cats\x1b[2J")
-        'cats\\x1b[2J'
     """
     if text.isprintable():
         return text
@@ -48,12 +34,7 @@ def reason_of(error: Exception, *, most: int = 120) -> str:
 
 
 def is_seen(character: str) -> bool:
-    r"""Return whether a character is printable or a space.
-
-    Example:
-        >>> is_seen("\N{NO-BREAK SPACE}"), is_seen("\x1b")
-        (True, False)
-    """
+    """Return whether a character is printable or a space."""
     return character.isprintable() or unicodedata.category(character) == "Zs"
 
 
@@ -70,12 +51,7 @@ _PLAIN = (bool, int, float, str, tuple)
 
 
 def counted(number: int, what: str) -> str:
-    """Return a number with its noun, in the plural unless it is 1.
-
-    Example:
-        >>> counted(1, "label"), counted(2000, "group")
-        ('1 label', '2,000 groups')
-    """
+    """Return a number with its noun, in the plural unless it is 1."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
@@ -85,13 +61,9 @@ LONGEST = 400
 
 
 def one_line(text: str) -> str:
-    r"""Return `text` as one line of at most `LONGEST` printable characters.
+    """Return `text` as one line of at most `LONGEST` printable characters.
 
     Whitespace becomes single spaces; control characters and invalid bytes become escapes.
-
-    Example:
-        >>> one_line("no image\n in \x1b[2Jphotos")
-        'no image in \\x1b[2Jphotos'
     """
     line = printable(" ".join(text.split()))
     if len(line) <= LONGEST:

@@ -7,35 +7,20 @@ from numpy.typing import NDArray
 
 
 def white_of(dtype: Any) -> float:
-    """Return the stored value of white in images of this type.
-
-    Example:
-        >>> white_of(np.uint16), white_of(np.float32)
-        (65535.0, 1.0)
-    """
+    """Return the stored value of white in images of this type."""
     dtype = np.dtype(dtype)
     return 1.0 if dtype.kind == "f" else float(np.iinfo(dtype).max)
 
 
 def stored(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """Return images in [0, 1] as they are stored in this type.
-
-    Example:
-        >>> stored(np.array([0.0, 0.5, 1.0]), np.uint8).tolist()
-        [0, 128, 255]
-    """
+    """Return images in [0, 1] as they are stored in this type."""
     if np.dtype(dtype).kind == "f":
         return x.astype(dtype)
     return np.rint(x * white_of(dtype)).astype(dtype)
 
 
 def to_bytes(images: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return stored images of any type in 8 bits, for pictures.
-
-    Example:
-        >>> to_bytes(np.array([0, 65_535], np.uint16)).tolist()
-        [0, 255]
-    """
+    """Return stored images of any type in 8 bits, for pictures."""
     if images.dtype == np.uint8:
         return images
     return stored(images.astype(np.float32) / white_of(images.dtype), np.uint8)

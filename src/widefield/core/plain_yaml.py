@@ -22,7 +22,6 @@ class _Loader(yaml.SafeLoader):
     depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose a node; raise on an alias or too deep nesting."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("it has an alias (*name): write the values out")
         if self.depth == MAX_DEPTH:
@@ -33,7 +32,6 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Construct a mapping; raise on a duplicate key."""
         mapping = super().construct_mapping(node, deep=deep)
         if len(mapping) < len(node.value):
             raise yaml.YAMLError("a name stands twice in it")
@@ -44,7 +42,6 @@ class _Dumper(yaml.SafeDumper):
     """Dumper without aliases, which `_Loader` does not accept."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Return True."""
         return True
 
 
@@ -56,11 +53,7 @@ for _kind in (_Loader, _Dumper):
 
 
 def read_yaml(path: Path) -> Any:
-    """Return the plain values in the file `path`.
-
-    Raises:
-        ValueError: it is too large, not text or not YAML, or has aliases or a duplicate key.
-    """
+    """Return the plain values in the file `path`."""
     try:
         check_plain_file(path, largest=MAX_BYTES)
         return yaml.load(path.read_text("utf-8"), Loader=_Loader)
@@ -70,12 +63,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def yaml_text(values: Any) -> str:
-    """Return plain values as YAML, in their order.
-
-    Example:
-        >>> yaml_text({"epochs": 3, "views": ["flip"]})
-        'epochs: 3\\nviews:\\n- flip\\n'
-    """
+    """Return plain values as YAML, in their order."""
     # Unescaped, these would be parsed as line ends.
     line_ends = set("\x85\u2028\u2029") & set(json.dumps(values, ensure_ascii=False))
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=not line_ends)

@@ -16,13 +16,6 @@ def full_precision(loss: Callable[P, T]) -> Callable[P, T]:
     """Decorate `loss` to run outside autocast, with half-precision arguments as float32.
 
     Positional and keyword arguments are converted; float32 and float64 are unchanged.
-
-    Example:
-        >>> @full_precision
-        ... def mean(z: Tensor) -> Tensor:
-        ...     return z.mean()
-        >>> mean(z=torch.ones(2, dtype=torch.bfloat16)).dtype
-        torch.float32
     """
 
     @functools.wraps(loss)
@@ -39,12 +32,7 @@ def full_precision(loss: Callable[P, T]) -> Callable[P, T]:
 
 
 def at_least_float32(x: T) -> T:
-    """Return `x` itself, or as float32 if it is a tensor of half precision.
-
-    Example:
-        >>> at_least_float32(torch.ones(2, dtype=torch.float16)).dtype
-        torch.float32
-    """
+    """Return `x` itself, or as float32 if it is a tensor of half precision."""
     if isinstance(x, Tensor) and x.dtype in (torch.float16, torch.bfloat16):
         return x.float()  # type: ignore[return-value]
     return x

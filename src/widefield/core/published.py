@@ -5,12 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PublishedDevice:
-    """Peak values of a device by its maker, which no program reaches.
-
-    Example:
-        >>> PUBLISHED_DEVICES["h100"].memory
-        80000000000
-    """
+    """Peak values of a device by its maker, which no program reaches."""
 
     flops: float
     """bfloat16 operations a second with float32 sums, without sparsity."""

@@ -27,12 +27,7 @@ Int64Array = TypeVar("Int64Array", NDArray[np.int64], "Tensor")
 
 
 def splitmix64(state: Int64Array) -> Int64Array:
-    """Return the output of SplitMix64 that follows each int64 `state`; call it with an array.
-
-    Example:
-        >>> splitmix64(np.array([0])).view(np.uint64)
-        array([16294208416658607535], dtype=uint64)
-    """
+    """Return the output of SplitMix64 that follows each int64 `state`; call it with an array."""
     z = state + GOLDEN
     z = (z ^ logical_shift(z, 30)) * _MIX_1
     z = (z ^ logical_shift(z, 27)) * _MIX_2
@@ -60,12 +55,7 @@ def bits(seed: int, stream: str, index: ArrayLike) -> NDArray[np.uint64]:
 
 
 def uniforms(seed: int, stream: str, index: ArrayLike) -> NDArray[np.float64]:
-    """Return uniform numbers in [0, 1) for each `index`.
-
-    Example:
-        >>> bool((uniforms(0, "a", np.arange(4)) < 1).all())
-        True
-    """
+    """Return uniform numbers in [0, 1) for each `index`."""
     return (bits(seed, stream, index) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -82,10 +72,6 @@ def shuffled(seed: int, stream: str, index: NDArray[np.int64]) -> NDArray[np.int
     """Return `index` [k] sorted by one random key for each entry.
 
     The order of a subset is its order within the whole.
-
-    Example:
-        >>> sorted(shuffled(0, "epoch 3", np.arange(4)).tolist())
-        [0, 1, 2, 3]
     """
     return index[np.argsort(bits(seed, stream, index), kind="stable")]
 
@@ -95,14 +81,6 @@ def seeded(seed: int) -> Iterator[None]:
     """Seed torch's CPU generator; on exit restore the global random state.
 
     Use it around code that draws from the global generator, such as a layer's initial weights.
-
-    Example:
-        >>> import torch
-        >>> with seeded(0):
-        ...     first = torch.rand(())
-        >>> with seeded(0):
-        ...     print(bool(torch.rand(()) == first))
-        True
     """
     import torch  # imported here: counter-based numbers do not need it
 

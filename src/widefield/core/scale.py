@@ -9,12 +9,7 @@ from torch import Tensor
 
 
 def power_of_two(size: Tensor) -> Tensor:
-    """Return the largest power of two <= each size >= 0; 1/2 for 0.
-
-    Example:
-        >>> power_of_two(torch.tensor([1.0, 7.0, 0.3]))
-        tensor([1.0000, 4.0000, 0.2500])
-    """
+    """Return the largest power of two <= each size >= 0; 1/2 for 0."""
     return torch.ldexp(torch.ones_like(size), size.frexp().exponent - 1)
 
 
@@ -22,24 +17,12 @@ def scale_rows(h: Tensor) -> Tensor:
     """Return h [n, D], each row scaled by a power of two to a maximum magnitude in [1, 2).
 
     Rows of zeros are unchanged.
-
-    Example:
-        >>> scale_rows(torch.tensor([[0.0, 3e30], [-3.0, 1.0], [0.0, 0.0]]))
-        tensor([[ 0.0000,  1.1833],
-                [-1.5000,  0.5000],
-                [ 0.0000,  0.0000]])
     """
     return h / power_of_two(h.abs().amax(1, keepdim=True))
 
 
 def unit_rows(h: Tensor) -> Tensor:
-    """Return h [n, D] with each row scaled to length 1; rows of zeros are unchanged.
-
-    Example:
-        >>> unit_rows(torch.tensor([[3e-30, 4e-30], [0.0, 0.0]]))
-        tensor([[0.6000, 0.8000],
-                [0.0000, 0.0000]])
-    """
+    """Return h [n, D] with each row scaled to length 1; rows of zeros are unchanged."""
     scaled = scale_rows(h)
     # In place: there may be millions of rows. Only rows of zeros are shorter than 1 here.
     return scaled.div_(scaled.norm(dim=1, keepdim=True).clamp(min=1))

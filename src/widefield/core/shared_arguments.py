@@ -15,18 +15,7 @@ _SECTION = re.compile(r"^Args:\n((?:    .*\n|\n)*)", re.MULTILINE)
 
 
 def arguments_of(doc: str) -> dict[str, str]:
-    """Return the text of each argument in a docstring of Google's style.
-
-    Example:
-        >>> arguments_of('''Add.
-        ...
-        ... Args:
-        ...     x: first
-        ...         term.
-        ...     y: second term.
-        ... ''')
-        {'x': 'first term.', 'y': 'second term.'}
-    """
+    """Return the text of each argument in a docstring of Google's style."""
     section = _SECTION.search(f"{doc}\n")
     found = re.findall(r"^ {4}(\w+): (.*\n(?: {8}.*\n)*)", section[1] if section else "", re.M)
     return {name: " ".join(text.split()) for name, text in found}
@@ -62,25 +51,7 @@ Args:
 
 
 def describe_arguments(call: Call) -> Call:
-    """Add the texts of shared arguments to the docstring of a call, in the order of its signature.
-
-    Example:
-        >>> @describe_arguments
-        ... def count(data, *, least=1):
-        ...     '''Count the examples.
-        ...
-        ...     Args:
-        ...         least: smallest count.
-        ...     '''
-        >>> print(count.__doc__)
-        Count the examples.
-        <BLANKLINE>
-        Args:
-            data: images or sounds, as `pretrain` takes them.
-            least: smallest count.
-        <BLANKLINE>
-        <BLANKLINE>
-    """
+    """Add the texts of shared arguments to the docstring of a call, in the order of its names."""
     doc = f"{inspect.cleandoc(call.__doc__ or '')}\n"
     texts = SHARED_ARGUMENTS | arguments_of(doc)
     lines = [

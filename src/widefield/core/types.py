@@ -52,24 +52,14 @@ int16."""
 
 
 def kind_of(examples: NDArray[Any]) -> Kind:
-    """Return the kind of stored examples [n, H, W, C].
-
-    Example:
-        >>> [kind_of(np.zeros(shape, np.float32)) for shape in ((2, 1, 16, 3), (2, 8, 8, 3))]
-        ['windows', 'images']
-    """
+    """Return the kind of stored examples [n, H, W, C]."""
     if examples.dtype == np.int16:
         return "sounds"
     return "windows" if examples.dtype == np.float32 and examples.shape[1] == 1 else "images"
 
 
 def is_black_white(value: Any) -> bool:
-    """Return whether `value` is two finite numbers, the first below the second, or pairs of these.
-
-    Example:
-        >>> [is_black_white(value) for value in ([0, 4095.0], (5.0, 5.0), [[0, 9], [2, 3]])]
-        [True, False, True]
-    """
+    """Return whether `value` is two finite numbers, in ascending order, or pairs of these."""
     if not isinstance(value, list | tuple) or not value:
         return False
     if all(isinstance(pair, list | tuple) for pair in value):
@@ -84,12 +74,7 @@ def _is_range(value: Any) -> bool:
 
 
 def as_black_white(value: Any) -> Any:
-    """Return black and white from JSON, which has lists in place of tuples.
-
-    Example:
-        >>> as_black_white([[0, 9], [2, 3]]), as_black_white([0, 9])
-        (((0, 9), (2, 3)), (0, 9))
-    """
+    """Return black and white from JSON, which has lists in place of tuples."""
     if value is None:
         return None
     return tuple(tuple(x) if isinstance(x, list | tuple) else x for x in value)
@@ -136,12 +121,7 @@ Place = Literal["device", "host", "disk"]
 
 
 def as_size(size: int | Size) -> Size:
-    """Return (height, width) from the side of a square or from both sides.
-
-    Example:
-        >>> as_size(32), as_size((96, 128))
-        ((32, 32), (96, 128))
-    """
+    """Return (height, width) from the side of a square or from both sides."""
     if isinstance(size, int):
         return size, size
     height, width = size
@@ -149,15 +129,7 @@ def as_size(size: int | Size) -> Size:
 
 
 def parse_size(size: ImageSize) -> Size:
-    """Return (height, width) of a size that a user gives.
-
-    Raises:
-        ValueError: it is none.
-
-    Example:
-        >>> parse_size(32), parse_size("96x128")
-        ((32, 32), (96, 128))
-    """
+    """Return (height, width) of a size that a user gives."""
     numbers: Sequence[Any] = str(size).split("x") if isinstance(size, int | str) else size
     if not 1 <= len(numbers) <= 2 or not all(str(x).isdecimal() and int(x) > 0 for x in numbers):
         raise ValueError(
@@ -175,13 +147,7 @@ def size_text(size: ImageSize) -> int | str:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The examples of one of several processes: those i with i mod world = rank.
-
-    Example:
-        >>> odd = Shard(rank=1, world=2)
-        >>> odd.examples(7), odd.local(torch.tensor([1, 5]))
-        (tensor([1, 3, 5]), tensor([0, 2]))
-    """
+    """The examples of one of several processes: those i with i mod world = rank."""
 
     rank: int = 0
     world: int = 1

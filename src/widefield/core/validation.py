@@ -63,10 +63,6 @@ def parse(hint: Any, text: str) -> Any:
     """Return the value of a word of the command line, or the word itself.
 
     A whole number has one spelling only, so that equal settings have equal texts.
-
-    Example:
-        >>> parse(int | None, "3"), parse(int | None, "None"), parse(int, "03")
-        (3, None, '03')
     """
     for kind in kinds(hint):
         if typing.get_origin(kind) is Literal:
@@ -81,12 +77,7 @@ def parse(hint: Any, text: str) -> Any:
 
 
 def allowed(hint: Any) -> str:
-    """Return a description of the values that `hint` allows.
-
-    Example:
-        >>> allowed(Annotated[int | None, Interval(ge=2, le=8), "pixels"])
-        'a whole number in [2, 8] pixels or None'
-    """
+    """Return a description of the values that `hint` allows."""
     words: list[str] = []
     units = (unit for unit in _metadata(hint) if isinstance(unit, str))
     span = " ".join([_format_range(limits(hint)), *units]).rstrip()
@@ -101,13 +92,7 @@ def allowed(hint: Any) -> str:
 
 
 def require(ok: bool, name: str, value: object, allowed: str) -> None:
-    """Raise `ValueError` unless `ok`, for instance where one setting limits another.
-
-    Example:
-        >>> require(5 >= 6, "dimension", 5, "at least features=6")
-        Traceback (most recent call last):
-        ValueError: dimension must be at least features=6, got 5
-    """
+    """Raise `ValueError` unless `ok`, for instance where one setting limits another."""
     if not ok:
         raise invalid_value(name, value, allowed)
 
@@ -118,12 +103,7 @@ def invalid_value(name: str, value: object, allowed: str) -> ValueError:
 
 
 def kinds(hint: Any) -> tuple[Any, ...]:
-    """Return the alternatives of a union, without the range.
-
-    Example:
-        >>> kinds(Annotated[int | None, Interval(ge=0)])
-        (<class 'int'>, <class 'NoneType'>)
-    """
+    """Return the alternatives of a union, without the range."""
     base = typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
     is_union = typing.get_origin(base) in (typing.Union, types.UnionType)
     return typing.get_args(base) if is_union else (base,)

@@ -13,13 +13,7 @@ _CHUNK = 65_536
 
 
 class Names(Sequence[str]):
-    """A sequence of names that takes the bytes of its text and 8 more for each of them.
-
-    Example:
-        >>> names = Names(["a.png", "b.png"])
-        >>> names[1], names.take(np.array([1, 0])), names == ["a.png", "b.png"]
-        ('b.png', ['b.png', 'a.png'], True)
-    """
+    """A sequence of names that takes the bytes of its text and 8 more for each of them."""
 
     def __init__(self, names: Iterable[str] | pa.Array | pa.ChunkedArray) -> None:
         if isinstance(names, pa.ChunkedArray):
@@ -29,12 +23,7 @@ class Names(Sequence[str]):
 
     @classmethod
     def of_rows(cls, count: int) -> "Names":
-        """Return "row 0", "row 1", ...
-
-        Example:
-            >>> Names.of_rows(2)
-            ['row 0', 'row 1']
-        """
+        """Return "row 0", "row 1", ..."""
         numbers = pa.array(np.arange(count)).cast(pa.large_string())
         prefix, separator = (pa.scalar(text, pa.large_string()) for text in ("row", " "))
         return cls(pc.binary_join_element_wise(prefix, numbers, separator))

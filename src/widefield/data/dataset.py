@@ -100,7 +100,6 @@ class Dataset(Table):
         )
 
     def __len__(self) -> int:
-        """Number of examples n."""
         return len(self.images)
 
     @property
@@ -138,11 +137,6 @@ class Dataset(Table):
 
         Tasks with unlabeled examples are left out. Sounds longer than an example are cut to their
         loudest segment.
-
-        Example:
-            >>> from widefield.data import open_dataset
-            >>> sorted(open_dataset("photos", max_examples=16).arrays())
-            ['class', 'x']
         """
         labels = {task: ids for task, ids in self.labels.items() if (ids >= 0).all()}
         if self.kind == "images":
@@ -154,13 +148,7 @@ class Dataset(Table):
 
     @property
     def form(self) -> Form:
-        """The form of the examples; its `options()` open other data in the same form.
-
-        Example:
-            >>> from widefield.data import open_dataset
-            >>> open_dataset("photos", max_examples=16).form.options()
-            {'image_size': (32, 32), 'black_white': None, 'fit': 'crop'}
-        """
+        """The form of the examples; its `options()` open other data in the same form."""
         _, height, width, channels = self.images.shape
         return Form(
             kind=self.kind,
@@ -175,11 +163,6 @@ class Dataset(Table):
         """Return the examples `rows`, renumbered from 0, with the same planted features.
 
         A slice shares the pixels; an array of indices copies them. Encoded images stay encoded.
-
-        Example:
-            >>> from widefield.data import open_dataset
-            >>> open_dataset("photos+digits", max_examples=32).subset(np.array([5, 2])).paths
-            ['camera/0001', 'brick/0000']
         """
         index = np.arange(len(self))[rows]
         images: Any = self.images[rows] if self.encoded is None else self.encoded.subset(index)
@@ -202,13 +185,6 @@ class Dataset(Table):
         """Return the same examples with the classes of each task in the order that is `known`.
 
         Classes that are not known follow. A task that is not is unchanged.
-
-        Example:
-            >>> from widefield.data import open_dataset
-            >>> small = open_dataset({"x": np.zeros((2, 8, 8, 3), np.uint8), "y": np.array([0, 1])})
-            >>> moved = small.with_class_order({"y": ["1"]})
-            >>> moved.classes["y"], moved.labels["y"].tolist()
-            (('1', '0'), [1, 0])
         """
         labels, classes = dict(self.labels), dict(self.classes)
         for task in self.classes.keys() & known.keys():
@@ -252,13 +228,6 @@ class Dataset(Table):
         """Return pixels [k, H, W, C] and labels of the examples `index` at a read.
 
         Features planted with `fresh` and segments of long sounds are resampled for each `read`.
-
-        Example:
-            >>> from widefield.data import open_dataset
-            >>> dataset = open_dataset("photos+digits:fresh", max_examples=32)
-            >>> first, second = (dataset.read(np.arange(32), read)[0] for read in (1, 2))
-            >>> bool((first != second).any())
-            True
         """
         if self.clips is not None:
             images: NDArray[Any] = self.clips.sample(index, read)
@@ -276,11 +245,6 @@ class Dataset(Table):
         """Return the pixels of the examples `index` that planted features cover.
 
         Bool [k, H, W, 1], equal for all channels; [k, H, W, C] with a stacked channel.
-
-        Example:
-            >>> from widefield.data import open_dataset
-            >>> open_dataset("photos+digits", max_examples=32).masks(np.arange(3)).shape
-            (3, 32, 32, 1)
         """
         height, width, channels = self.images.shape[1:]
         mask = np.zeros((len(index), height, width, 1), dtype=np.bool_)

@@ -25,15 +25,7 @@ from widefield.data.skipped import EXCLUDED, Skipped
 
 
 def read_excluded(decisions: Labels | None) -> tuple[str, ...]:
-    """Return the paths that a table of decisions excludes; none without a table.
-
-    Raises:
-        ValueError: it cannot be read, has no column decision, or other decisions.
-
-    Example:
-        >>> read_excluded({"a.png": "keep", "b.png": "exclude"})
-        ('b.png',)
-    """
+    """Return the paths that a table of decisions excludes; none without a table."""
     if decisions is None:
         return ()
     is_series = isinstance(decisions, Mapping | Series) and not isinstance(decisions, Frame)
@@ -58,11 +50,7 @@ def excluded_names(paths: tuple[str, ...], names: Sequence[str], base: str) -> f
 
 
 def without(examples: Examples, names: frozenset[str], listed: int) -> Examples:
-    """Return the examples without those of these names, with a note; `listed` were to be excluded.
-
-    Raises:
-        ValueError: none is left.
-    """
+    """Return the examples without those of these names, noted; `listed` were to be excluded."""
     if not listed:
         return examples
     rows = np.flatnonzero([name not in names for name in examples.names])

@@ -44,7 +44,6 @@ class EncodedImages:
     """Bytes of pixels that are kept."""
 
     def __len__(self) -> int:
-        """Number of images n."""
         return len(self.digests)
 
     @property
@@ -71,7 +70,6 @@ class EncodedImages:
         return out
 
     def __iter__(self) -> Iterator[NDArray[np.uint8]]:
-        """Decode all images, some at a time."""
         for first in range(0, len(self), _CHUNK):
             yield from self[first : first + _CHUNK]
 
@@ -114,11 +112,7 @@ class EncodedImages:
         return out
 
     def _decode(self, decode_row: Callable[[int], None], index: NDArray[np.int64]) -> None:
-        """Call `decode_row(row)` for each row of `index`, in threads.
-
-        Raises:
-            ValueError: a file cannot be read any more.
-        """
+        """Call `decode_row(row)` for each row of `index`, in threads."""
         # One image at a time: sizes differ, and a thread with large ones would hold up the batch.
         with closing(in_parallel(decode_row, range(len(index)), chunk=1)) as results:
             for row, reason in results:

@@ -21,7 +21,7 @@ _SPELLINGS = "name a column or a label array, a folder level as folder:1, or reg
 
 
 def grouped(examples: Examples, group: str) -> Examples:
-    r"""Return the examples with the group of each, and without a task that names the groups.
+    """Return the examples with the group of each, and without a task that names the groups.
 
     Args:
         examples: names, and labels if they have any.
@@ -29,14 +29,6 @@ def grouped(examples: Examples, group: str) -> Examples:
             `regex:PATTERN` for the first parenthesized group of a pattern found in the name;
             otherwise a task, such as a column of a table. An example without any label is a group
             of its own.
-
-    Raises:
-        ValueError: an example has no group, or all have the same one.
-
-    Example:
-        >>> examples = Examples(names=["s1_f0.png", "s1_f1.png", "s2_f0.png"])
-        >>> len(set(grouped(examples, r"regex:(s\d)_").groups.tolist()))
-        2
     """
     labels, classes, notes = dict(examples.labels), dict(examples.classes), examples.notes
     if group.startswith(FOLDER):
@@ -64,13 +56,6 @@ def held_out_groups(groups: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which examples are test data, bool [n]: a fifth of the groups, and two at least.
 
     They are those of the smallest ids, which are hashes.
-
-    Raises:
-        ValueError: there are fewer than four groups.
-
-    Example:
-        >>> held_out_groups(np.array([4, 7, 7, 1, 9, 2])).tolist()
-        [False, False, False, True, False, True]
     """
     ids = np.unique(groups)
     if len(ids) < 4:
@@ -83,7 +68,6 @@ def held_out_groups(groups: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _folders(names: Sequence[str], group: str) -> list[str]:
-    """Return the folder of each name at the level that `group` gives."""
     text = group.removeprefix(FOLDER)
     if not re.fullmatch(r"-?[1-9]\d{0,3}", text):
         raise ValueError(
@@ -104,7 +88,6 @@ def _folders(names: Sequence[str], group: str) -> list[str]:
 
 
 def _matches(names: Sequence[str], group: str) -> list[str]:
-    """Return what the first parenthesized group of the pattern finds in each name."""
     try:
         pattern = re.compile(group.removeprefix(REGEX))
     except re.error as error:
@@ -126,7 +109,6 @@ def _matches(names: Sequence[str], group: str) -> list[str]:
 
 
 def _column(examples: Examples, group: str) -> list[str]:
-    """Return the class of each example for the task `group`."""
     left_out = [note.partition(LEFT_OUT)[2].split(", ") for note in examples.notes]
     if group not in examples.labels and any(group in names for names in left_out):
         raise ValueError(

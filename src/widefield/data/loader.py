@@ -50,13 +50,6 @@ class Loader:
 
     In distributed training, `shard` selects the examples of this process, which shuffles them and
     contributes `batch_size` / world examples to each step.
-
-    Example:
-        >>> from widefield.data import open_dataset
-        >>> dataset = open_dataset("photos", max_examples=100)
-        >>> loader = Loader(dataset, batch_size=32, device=torch.device("cpu"))
-        >>> [tuple(batch.x.shape) for batch in loader.epoch(0)]
-        [(32, 3, 32, 32), (32, 3, 32, 32), (32, 3, 32, 32)]
     """
 
     steps_per_epoch: int
@@ -128,12 +121,7 @@ class Loader:
 
 
 def steps_per_epoch(examples: int, batch_size: int, *, drop_last: bool) -> int:
-    """Return the number of batches of an epoch; a last batch of one example is dropped.
-
-    Example:
-        >>> [steps_per_epoch(10, 4, drop_last=flag) for flag in (True, False)]
-        [2, 3]
-    """
+    """Return the number of batches of an epoch; a last batch of one example is dropped."""
     left = examples % batch_size
     return examples // batch_size + (not drop_last and left > 1)
 
@@ -245,7 +233,6 @@ class _EncodedSource:
 
 
 def _fits_device(size: int, device: torch.device) -> bool:
-    """Return whether `size` bytes of pixels fit on the device during training."""
     return device.type == "cuda" and size <= _DEVICE_SHARE * free_device_memory(device)
 
 

@@ -103,7 +103,6 @@ def sound_notes(segments: Clips, choices: Mapping[str, int], rate: int) -> list[
 
 
 def _join_choices(counts: Mapping[str, int], texts: Mapping[str, str], start: str) -> list[str]:
-    """Return one note of all counted choices, if there are any."""
     parts = [f"{counts[name]} {text}" for name, text in texts.items() if counts.get(name)]
     return [f"{start}, {'; '.join(parts)}"] if parts else []
 

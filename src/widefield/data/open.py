@@ -123,11 +123,7 @@ def open_with(data: Data, options: OpenOptions) -> Dataset:
 
 
 def read_examples(data: Data, options: OpenOptions) -> tuple[Spec, Examples]:
-    """Return the spec and the examples of a source, labeled and grouped; nothing is decoded.
-
-    Raises:
-        ValueError: it cannot be read, or an option does not fit it.
-    """
+    """Return the spec and the examples of a source, labeled and grouped; nothing is decoded."""
     spec, examples = read_source(data, options.size, labels=options.labels is not None)
     # Names are compared before labels drop some of them, and dropped after: a table of labels may
     # name excluded files.
@@ -143,16 +139,7 @@ def read_examples(data: Data, options: OpenOptions) -> tuple[Spec, Examples]:
 
 
 def count_of_source(data: Data, options: OpenOptions = DEFAULT_OPTIONS) -> int:
-    """Return the number of examples of a source without decoding it.
-
-    Raises:
-        ValueError: it cannot be read.
-
-    Example:
-        >>> import numpy as np
-        >>> count_of_source({"x": np.zeros((3, 8, 8, 1), np.uint8)})
-        3
-    """
+    """Return the number of examples of a source without decoding it."""
     spec, examples = read_examples(data, options)
     return len(split_rows(examples, spec))
 

@@ -63,11 +63,7 @@ _CHUNK = 512
 
 
 def open_images(spec: Spec, examples: Examples, options: OpenOptions) -> Dataset:
-    """Select and decode images, and plant features.
-
-    Raises:
-        ValueError: the examples have another form than is asked for, or features do not suit them.
-    """
+    """Select and decode images, and plant features."""
     if options.size is not None and options.size[0] == 1:  # the size of a window
         raise ValueError(
             f"{printable(str(spec))} holds images, and examples of 1 x {options.size[1]} were "
@@ -167,7 +163,6 @@ class _Opening:
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
-        """Rows of the split."""
         return split_rows(self.examples, self.spec)
 
     def selected(self, failed: Collection[int] = ()) -> NDArray[np.int64]:
@@ -185,7 +180,6 @@ class _Opening:
         return count, height, width, channels + added
 
     def dataset(self) -> Dataset:
-        """Return the images, encoded or decoded."""
         reason, why_not_encoded = None, reason_to_decode(self.spec, self.examples)
         if self.options.pixels == "auto" and why_not_encoded is None:
             key = self.examples.origin and self._key_of_run
@@ -258,7 +252,6 @@ class _Opening:
         return record
 
     def _copy(self, out: NDArray[np.uint8]) -> Record:
-        """Copy pixels of 8 bits, resized if necessary."""
         pixels, size, fit = self.examples.pixels, self.canvas.size, self.options.fit
         assert pixels is not None
         rows = self.selected()

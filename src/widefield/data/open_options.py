@@ -47,11 +47,6 @@ class OpenOptions:
     progress: ProgressCallback | None = None
 
     def __post_init__(self) -> None:
-        """Check each value.
-
-        Raises:
-            ValueError: one is not allowed.
-        """
         side = None if self.size is None else min(self.size)
         for name, value in (("max_examples", self.max_examples), ("image_size", side)):
             if value is not None and value < 1:

@@ -59,9 +59,6 @@ def open_sounds(spec: Spec, examples: Examples, options: OpenOptions) -> Dataset
     segment; `Dataset.clips` has all of it, and training samples a segment at each read. The size
     (1, samples) of an example, from an encoder, takes precedence over `seconds`. The sampling rate
     is by default the most common one of the recordings, at most 16,000.
-
-    Raises:
-        ValueError: sounds that cannot be read, or options that do not fit them.
     """
     recordings = examples.recordings
     assert recordings is not None

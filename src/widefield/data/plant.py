@@ -39,11 +39,7 @@ def draw(feature: StackedDigits | Bits, canvas: Canvas) -> DigitChannel | BitPla
 def draw(
     feature: ImageFeature | AudioFeature | StackedDigits | Bits, canvas: Canvas
 ) -> Overlay | SoundOverlay | DigitChannel | BitPlanes:
-    """Draw a feature; the file or folder that its option `source` names is read first.
-
-    Raises:
-        ValueError: the source cannot be read, or the feature does not suit the canvas.
-    """
+    """Draw a feature; the file or folder that its option `source` names is read first."""
     if isinstance(feature, Digits | StackedDigits) and feature.source is not None:
         return feature.draw(canvas, _read_digits(feature.source))
     if isinstance(feature, Background) and feature.source:
@@ -76,14 +72,6 @@ def plant(
     """Draw a feature on a copy of `images`, uint8 [n, H, W, C] with C of 1 or 3.
 
     `index` [n] are the indices of the examples (default 0..n-1). Equal indices get equal overlays.
-
-    Raises:
-        ValueError: other channels, images smaller than 16 pixels, or an index of another shape.
-
-    Example:
-        >>> planted = plant(np.zeros((4, 32, 32, 3), np.uint8), Digits(alpha=0.5))
-        >>> planted.labels.shape, bool(planted.mask.any())
-        ((4,), True)
     """
     height, width, channels = images.shape[1:]
     overlay = draw(feature, Canvas(shape=(height, width, channels), seed=seed, held_out=held_out))

@@ -36,13 +36,6 @@ def image_quality(images: NDArray[Any], sizes: NDArray[np.int64]) -> dict[str, N
     """Return kind -> rows of stored images [n, H, W, C] of poor quality, the most extreme first.
 
     `sizes` are width and height of the files, [n, 2].
-
-    Example:
-        >>> images = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
-        >>> images[3] //= 8
-        >>> found = image_quality(images, np.full((20, 2), 8))
-        >>> {name: rows.tolist() for name, rows in found.items() if len(rows)}
-        {'dark': [3]}
     """
     chunks = [_measures(to_bytes(images[i : i + _CHUNK])) for i in range(0, len(images), _CHUNK)]
     high, low, entropy, sharpness = np.concatenate(chunks, axis=1)

@@ -49,9 +49,6 @@ def balanced_subset(
 
     Takes the first example of each class, then the second of each, and so on, so that a smaller
     subset is part of a larger one.
-
-    Raises:
-        ValueError: there are fewer rows.
     """
     if max_examples is None:
         return rows
@@ -87,10 +84,6 @@ def spread_rows(count: int, most: int) -> NDArray[np.int64]:
 
     The result is the same at each call. The first rows of a folder are of one class, and evenly
     spaced rows may be too, if classes alternate.
-
-    Example:
-        >>> spread_rows(3, 5).tolist()
-        [0, 1, 2]
     """
     bounds = np.linspace(0, count, min(most, count) + 1, dtype=np.int64)
     return np.random.default_rng(0).integers(bounds[:-1], bounds[1:])

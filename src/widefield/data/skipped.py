@@ -31,11 +31,7 @@ def skipped_note(skipped: Sequence[Skipped]) -> list[str]:
 
 
 def check_skipped(failed: Collection[Skipped], files: int) -> None:
-    """Check that at most 5 % of the files failed.
-
-    Raises:
-        ValueError: more than 5 % failed.
-    """
+    """Check that at most 5 % of the files failed."""
     if len(failed) > _MAX_SKIPPED * files:
         first = min(failed, key=lambda skipped: skipped.path)
         raise ValueError(

@@ -30,11 +30,7 @@ or PIL images."""
 
 
 def read_source(data: object, size: Size | None, *, labels: bool = False) -> tuple[Spec, Examples]:
-    """Return the spec and the examples of a source, of which no image is decoded.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """Return the spec and the examples of a source, of which no image is decoded."""
     if isinstance(data, Path):
         spec = Spec(spec_text(data))
         if not data.exists():
@@ -75,11 +71,7 @@ def _read_built_in(spec: Spec, size: Size | None) -> Examples:
 
 
 def kind_of_source(data: Data) -> tuple[str, Kind]:
-    """Return the spec and the kind of a source without decoding it.
-
-    Raises:
-        ValueError: the source cannot be read.
-    """
+    """Return the spec and the kind of a source without decoding it."""
     spec, examples = read_source(data, None)
     if examples.recordings is not None:
         return str(spec), "sounds"

@@ -58,11 +58,7 @@ class Spec:
         return f"{self.base}{parts}{''.join(map(str, self.plants))}"
 
     def features(self, tasks: Collection[str]) -> list[Feature]:
-        """Return the planted features.
-
-        Raises:
-            ValueError: a feature has the name of one of the `tasks` of the data.
-        """
+        """Return the planted features."""
         for plant in self.plants:
             if plant.name in tasks:
                 raise ValueError(
@@ -72,12 +68,7 @@ class Spec:
 
 
 def parse(text: str) -> Spec:
-    """Parse a data spec; its base is the longest prefix that is a source.
-
-    Example:
-        >>> str(parse("photos+digits:alpha=0.5"))
-        'photos:train+digits:alpha=0.5'
-    """
+    """Parse a data spec; its base is the longest prefix that is a source."""
     # Longest first: an existing path may contain "+".
     ends = [len(text), *(i for i in range(len(text) - 1, 0, -1) if text[i] == "+")]
     for end in ends:
@@ -90,23 +81,13 @@ def parse(text: str) -> Spec:
 
 
 def spec_text(data: str | Path) -> str:
-    """Return a spec as text; a `Path` always means a file or folder.
-
-    Example:
-        >>> spec_text("photos"), spec_text(Path("./photos"))
-        ('photos', './photos')
-    """
+    """Return a spec as text; a `Path` always means a file or folder."""
     named_like_builtin = isinstance(data, Path) and str(data) in BUILT_IN
     return os.path.join(".", data) if named_like_builtin else str(data)
 
 
 def plant_names(text: str) -> frozenset[str]:
-    """Return the names of the features that a data spec plants.
-
-    Example:
-        >>> sorted(plant_names("photos+digits:alpha=0.5+letters"))
-        ['digits', 'letters']
-    """
+    """Return the names of the features that a data spec plants."""
     return frozenset(plant.name for plant in parse(text).plants)
 
 
@@ -146,12 +127,7 @@ def _is_path(text: str) -> bool:
 
 
 def is_url(text: str) -> bool:
-    """Return whether a base is a URL, such as s3://bucket/shards, or a name of the Hub.
-
-    Example:
-        >>> [is_url(text) for text in ("s3://bucket/a.tar", "hf:owner/name", "./a.tar")]
-        [True, True, False]
-    """
+    """Return whether a base is a URL, such as s3://bucket/shards, or a name of the Hub."""
     return _URL.fullmatch(text) is not None
 
 
@@ -178,12 +154,7 @@ def _parse_plants(text: str) -> tuple[Plant, ...]:
 
 
 def absolute(text: str) -> str:
-    """Return the same spec with absolute paths, independent of the working folder.
-
-    Example:
-        >>> absolute("photos+digits")
-        'photos:train+digits'
-    """
+    """Return the same spec with absolute paths, independent of the working folder."""
 
     def absolute_path(path: str) -> str:
         return path if is_url(path) else os.path.abspath(os.path.expanduser(path))
@@ -200,15 +171,7 @@ def absolute(text: str) -> str:
 
 
 def to_test_split(text: str) -> str:
-    """Return the spec of the test split of the training split `text`.
-
-    Raises:
-        ValueError: `text` is a test split or has none, such as a whole path.
-
-    Example:
-        >>> to_test_split("photos+digits")
-        'photos:test+digits'
-    """
+    """Return the spec of the test split of the training split `text`."""
     spec = parse(text)
     if spec.split != "train":
         raise ValueError(
@@ -222,10 +185,6 @@ def same_images(one: str, two: str) -> bool:
     """Return whether equal names in both specs mean the same image, planted features aside.
 
     Splits of a path share its file names; built-in splits number their examples independently.
-
-    Example:
-        >>> same_images("photos+digits", "photos"), same_images("photos:train", "photos:test")
-        (True, False)
     """
     if MEMORY in (one.split("+")[0], two.split("+")[0]):  # arrays have no name to compare
         return False

@@ -89,13 +89,7 @@ class Table:
     notes: tuple[str, ...] = ()
 
     def take(self, rows: NDArray[np.int64]) -> Self:
-        """Return these rows, in this order.
-
-        Example:
-            >>> table = Table(names=["a", "b"], labels={"class": np.array([0, 1])})
-            >>> table.take(np.array([1])).names
-            ['b']
-        """
+        """Return these rows, in this order."""
         return replace(self, **self.columns(rows))
 
     def columns(self, rows: NDArray[np.int64]) -> dict[str, Any]:
@@ -119,35 +113,20 @@ class Table:
 
 
 def lists_classes(note: str, task: str) -> bool:
-    """Return whether a note lists the classes of a task, such as that of `classes_note`.
-
-    Example:
-        >>> lists_classes("a.csv: classes of 'kind': ant 1, bee 2", "kind")
-        True
-    """
+    """Return whether a note lists the classes of a task, such as that of `classes_note`."""
     by_folder = task == "class" and note.startswith(BY_FOLDER)
     return by_folder or f"classes of {task!r}: " in note
 
 
 def classes_note(task: str, ids: NDArray[np.int64], classes: Sequence[str]) -> str:
-    """Return a note with the classes of a task, their numbers of examples, and those without.
-
-    Example:
-        >>> classes_note("kind", np.array([0, 1, -1]), ["ant", "bee"])
-        "classes of 'kind': ant 1, bee 1; 1 examples without a label"
-    """
+    """Return a note with the classes of a task, their numbers of examples, and those without."""
     missing = int((ids < 0).sum())
     end = f"; {missing} examples without a label" if missing else ""
     return f"classes of {task!r}: {listed_classes(ids, classes)}{end}"
 
 
 def listed_classes(ids: NDArray[np.int64], classes: Sequence[str]) -> str:
-    """Return the classes with their numbers of examples, of class ids [n]; -1 is none.
-
-    Example:
-        >>> listed_classes(np.array([0, 1, 1, -1]), ["ant", "bee"])
-        'ant 1, bee 2'
-    """
+    """Return the classes with their numbers of examples, of class ids [n]; -1 is none."""
     counts = np.bincount(ids[ids >= 0], minlength=len(classes)).tolist()
     parts = [f"{name} {count}" for name, count in zip(classes, counts, strict=True)]
     more = f" and {len(parts) - _MAX_NAMED} more" if len(parts) > _MAX_NAMED else ""

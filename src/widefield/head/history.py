@@ -11,15 +11,7 @@ from torch import Tensor
 
 
 class StepHistory:
-    """Learning rates of all steps, and the weight decay of a row between any two steps.
-
-    Example:
-        >>> history = StepHistory()
-        >>> history.append(0.1, weight_decay=0.5)
-        >>> history.append(0.2, weight_decay=0.5)
-        >>> history.steps, history.lr(torch.tensor([1, 2])).tolist()
-        (2, [0.1, 0.2])
-    """
+    """Learning rates of all steps, and the weight decay of a row between any two steps."""
 
     def __init__(self) -> None:
         self.steps = 0

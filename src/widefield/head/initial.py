@@ -13,13 +13,6 @@ def initial_rows(index: Tensor, dim: int, *, seed: int, dtype: torch.dtype) -> T
 
     A counter-based generator: value (i, j) is a hash of (seed, index[i], j). Rows are therefore
     created at their first visit, in any order.
-
-    Example:
-        >>> import torch
-        >>> ahead = initial_rows(torch.tensor([7, 3]), 4, seed=0, dtype=torch.float32)
-        >>> alone = initial_rows(torch.tensor([3]), 4, seed=0, dtype=torch.float32)
-        >>> bool((ahead[1] == alone[0]).all())
-        True
     """
     stream = splitmix64(torch.tensor(seed, dtype=torch.int64, device=index.device))
     example = splitmix64(index.to(torch.int64) ^ stream)

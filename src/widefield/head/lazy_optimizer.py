@@ -22,11 +22,7 @@ Update = Literal["exact", "estimated"]
 
 
 def check_head(head: object) -> None:
-    """Check that an optimizer of rows gets the head itself.
-
-    Raises:
-        ValueError: it gets something else, such as the parameters.
-    """
+    """Check that an optimizer of rows gets the head itself."""
     if not isinstance(head, PerExampleHead):
         raise ValueError(
             f"the optimizer of the rows takes the head, not {type(head).__name__}: give head in "
@@ -35,11 +31,7 @@ def check_head(head: object) -> None:
 
 
 def check_rate(lr: float, weight_decay: float) -> None:
-    """Check a learning rate and a weight decay.
-
-    Raises:
-        ValueError: one is negative or not finite, or their product is at least 1.
-    """
+    """Check a learning rate and a weight decay."""
     for name, value in (("learning rate", lr), ("weight decay", weight_decay)):
         if not 0 <= value < math.inf:
             raise ValueError(

@@ -25,12 +25,7 @@ from torch import Tensor
 
 
 def node_count(half_width: float, dtype: torch.dtype) -> int:
-    """Return the number K of nodes for a sum that is exact up to the rounding of `dtype`.
-
-    Example:
-        >>> [node_count(h, torch.float32) for h in (0.04, 1.2)]
-        [4, 11]
-    """
+    """Return the number K of nodes for a sum that is exact up to the rounding of `dtype`."""
     log_rho = math.asinh(math.pi / half_width)  # log(x + sqrt(1 + x^2))
     # As many as make rho^-K an eighth of the rounding, so that the sum is rounded as if exact.
     return math.ceil(math.log(8 / torch.finfo(dtype).eps) / log_rho)
@@ -43,13 +38,6 @@ def merge_terms(weight: Tensor, log_shrink: Tensor, dtype: torch.dtype) -> tuple
         weight: w_i, float64 [terms, b]; 0 for a term that a row does not have.
         log_shrink: log s_i, float64 [terms, b], descending for the terms that a row has.
         dtype: type of the sum; the result is float64.
-
-    Example:
-        >>> log_shrink = torch.linspace(0, -0.1, 100, dtype=torch.float64)[:, None]
-        >>> weight, shrink = merge_terms(torch.ones_like(log_shrink), log_shrink, torch.float64)
-        >>> many, few = (1 / (log_shrink.exp() + 2)).sum(), (weight / (shrink + 2)).sum()
-        >>> weight.shape, math.isclose(many, few, rel_tol=1e-15)
-        (torch.Size([1, 8]), True)
     """
     first = log_shrink[0]
     half = float((first - log_shrink).mul_(weight != 0).max()) / 2  # one for all rows

@@ -372,11 +372,7 @@ def _chain(parts: list[tuple[str, Augmentation]]) -> Augmentation:
 def _signal_policies(
     views: ViewSettings, kind: Kind, front_end: FrontEnd | None
 ) -> list[tuple[str, PolicySettings]]:
-    """Return the policies for windows or sounds, with `expert` and `gentle` expanded.
-
-    Raises:
-        ValueError: a policy of another kind of examples.
-    """
+    """Return the policies for windows or sounds, with `expert` and `gentle` expanded."""
     stages = (
         {"samples", "any"} if front_end is None else {"samples", "picture", "spectrogram", "any"}
     )

@@ -119,11 +119,7 @@ class ViewmakerNet(nn.Module):
         self.out = _conv(32, channels, kernel=9)
 
     def forward(self, x: Tensor, generator: Generator | None = None) -> Tensor:
-        """Return the perturbation before tanh and budget, [B, C, H, W].
-
-        Raises:
-            ValueError: images are smaller than 5 pixels a side, or of other channels.
-        """
+        """Return the perturbation before tanh and budget, [B, C, H, W]."""
         check_examples(x, channels=self.out.out_channels)
         if min(x.shape[-2:]) < _SMALLEST_SIDE:
             raise ValueError(

@@ -166,12 +166,7 @@ def _interpolate(x: Tensor, position: Tensor) -> Tensor:
 
 
 def fast_length(minimum: int) -> int:
-    """Return the smallest length 2^a 3^b 5^c >= `minimum`, for a fast Fourier transform.
-
-    Example:
-        >>> fast_length(9_999), fast_length(10_001)
-        (10000, 10125)
-    """
+    """Return the smallest length 2^a 3^b 5^c >= `minimum`, for a fast Fourier transform."""
     best = 1 << (minimum - 1).bit_length()
     power = 1
     while power < best:

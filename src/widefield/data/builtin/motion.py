@@ -54,13 +54,7 @@ _NOISE = 0.5  # m/s^2, chosen by hand
 
 
 def read_motion(split: Split) -> Examples:
-    """Return the windows of a split, with tasks `class` (the activity) and `place`.
-
-    Example:
-        >>> motion = read_motion("test")
-        >>> motion.pixels.shape, motion.classes["place"]
-        ((600, 1, 128, 3), ('ankle', 'hip', 'wrist'))
-    """
+    """Return the windows of a split, with tasks `class` (the activity) and `place`."""
     number = np.arange(WINDOW_COUNTS[split])
     tasks = {"class": tuple(ACTIVITIES), "place": tuple(PLACES)}
     table = shuffled_rows(f"motion/{split}", len(number), tasks)

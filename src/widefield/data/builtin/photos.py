@@ -54,12 +54,7 @@ _DEFAULT_SIDE, _SMALLEST_SIDE, _LARGEST_SIDE = 32, 16, 64
 
 
 def read_photos(split: Split = "train", image_size: int | None = None) -> Examples:
-    """Cut 4,000 training or 1,000 test crops, RGB uint8 [n, S, S, 3], S = 32 by default.
-
-    Example:
-        >>> read_photos("test").pixels.shape
-        (1000, 32, 32, 3)
-    """
+    """Cut 4,000 training or 1,000 test crops, RGB uint8 [n, S, S, 3], S = 32 by default."""
     side = _DEFAULT_SIDE if image_size is None else image_size
     if not _SMALLEST_SIDE <= side <= _LARGEST_SIDE:
         raise ValueError(

@@ -51,12 +51,7 @@ _WIDTH = 90.0
 
 
 def read_spoken(split: Split) -> Examples:
-    """Return the clips of a split, with tasks `class` and `speaker`.
-
-    Example:
-        >>> read_spoken("test").classes["speaker"][:2]
-        ('Ann', 'Ben')
-    """
+    """Return the clips of a split, with tasks `class` and `speaker`."""
     number = np.arange(CLIPS[split])
     tasks = {"class": WORDS, "speaker": tuple(SPEAKERS)}
     table = shuffled_rows(f"spoken/{split}", len(number), tasks)

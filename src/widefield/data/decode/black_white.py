@@ -65,12 +65,7 @@ class ValueRange:
             self.black_white, self.sampled = facts["black_white"], facts["sampled"]
 
     def find(self, rows: Sequence[int]) -> None:
-        """Find black and white from a sample of the images `rows`.
-
-        Raises:
-            ValueError: some images are floats in [0, 1], others are integers; or they are on
-                another scale than 8 bits, and the encoder was trained on these.
-        """
+        """Find black and white from a sample of the images `rows`."""
         chosen = [rows[i] for i in spread_rows(len(rows), _SAMPLE_FILES)]
         read = [(row, x) for row, x in in_parallel(self._sample, chosen) if not isinstance(x, str)]
         found = [x for _, x in read]
@@ -93,13 +88,7 @@ def sample_pixels(pixels: NDArray[Any]) -> NDArray[Any]:
 
 
 def find_black_white(samples: Sequence[NDArray[Any]]) -> BlackWhite:
-    """Return black and white for images with these values, [k] or [k, C] of each.
-
-    Example:
-        >>> black, white = find_black_white([np.arange(1001.0)])
-        >>> round(black, 3), round(white, 3)
-        (1.0, 999.0)
-    """
+    """Return black and white for images with these values, [k] or [k, C] of each."""
     values = np.concatenate(samples).astype(np.float64)
     if values.ndim == 1:
         return _range(values)
@@ -148,11 +137,7 @@ def share_outside(values: NDArray[Any], black: Any, white: Any) -> float:
 
 
 def check_inside(outside: Sequence[float], black_white: BlackWhite) -> None:
-    """Check that images have the scale of a given black and white.
-
-    Raises:
-        ValueError: many of their values are outside.
-    """
+    """Check that images have the scale of a given black and white."""
     share = sum(outside) / max(len(outside), 1)
     if share > _MAX_OUTSIDE:
         ranges = np.array(black_white).reshape(-1, 2)

@@ -25,12 +25,6 @@ def to_srgb(image: Image.Image, profile: bytes) -> Image.Image | None:
 
     Returns:
         The image itself if its profile is sRGB, None if it is damaged or for other colors.
-
-    Example:
-        >>> image = Image.new("RGB", (8, 8), "red")
-        >>> srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
-        >>> to_srgb(image, srgb.tobytes()) is image, to_srgb(image, b"damaged")
-        (True, None)
     """
     modes = ["CMYK" if image.mode == "CMYK" else "RGB"]
     if image.mode in ("1", "L", "LA"):
@@ -57,11 +51,7 @@ def _transformed(
 
 @lru_cache(maxsize=32)
 def _transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
-    """Return the transform of a profile to sRGB, or None if it is sRGB.
-
-    Raises:
-        OSError or ValueError: the profile is damaged, or not for images of this mode.
-    """
+    """Return the transform of a profile to sRGB, or None if it is sRGB."""
     # Threads share a transform, and its cache holds one pixel. Optimized gray curves are coarse.
     flags = ImageCms.Flags.BLACKPOINTCOMPENSATION | ImageCms.Flags.NOCACHE
     flags |= ImageCms.Flags.NOOPTIMIZE if mode == "L" else ImageCms.Flags.NONE

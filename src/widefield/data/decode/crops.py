@@ -101,7 +101,6 @@ def _resize(image: Image.Image, out: Tensor) -> None:
 
 
 def _padded(image: Image.Image, size: Size) -> Image.Image:
-    """Return the image in the middle of black, in the shape of `size`."""
     height, width = frame_of((image.height, image.width), size, "pad")
     top, left = (image.height - height) // 2, (image.width - width) // 2
     return image.crop((left, top, left + width, top + height))

@@ -39,11 +39,7 @@ class Deep:
     """EXIF orientation to apply."""
 
     def sample(self) -> NDArray[Any]:
-        """Return values of some of the opaque pixels, of all channels, [k].
-
-        Raises:
-            ValueError: values that are not finite.
-        """
+        """Return values of some of the opaque pixels, of all channels, [k]."""
         self._check_finite()
         visible = np.ones(self.values.shape[:2], dtype=np.bool_)
         if self.alpha is not None and self.alpha.any():
@@ -51,11 +47,7 @@ class Deep:
         return sample_pixels(self.values[visible]).ravel()
 
     def to_8_bits(self, black_white: Range) -> Image.Image:
-        """Return the image in 8 bits: the values (black, white) become 0 and 255.
-
-        Raises:
-            ValueError: values that are not finite.
-        """
+        """Return the image in 8 bits: the values (black, white) become 0 and 255."""
         self._check_finite()
         black, white = black_white
         values = np.clip(self.values.astype(np.float64), black, white)
@@ -104,11 +96,7 @@ def _bits(image: Image.Image) -> int:
 
 
 def deep_image(image: Image.Image, file: Encoded) -> Deep:
-    """Return the values of a loaded image with more than 8 bits.
-
-    Raises:
-        ValueError: an unsupported format of values.
-    """
+    """Return the values of a loaded image with more than 8 bits."""
     tags, bits = getattr(image, "tag_v2", {}) if image.format == "TIFF" else {}, _bits(image)
     orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
     if image.mode.startswith("I") or image.mode == "F":
@@ -131,11 +119,7 @@ def deep_image(image: Image.Image, file: Encoded) -> Deep:
 
 
 def check_unsigned(image: Image.Image) -> None:
-    """Check that an image of 8 bits has no signed values, which Pillow reads as unsigned.
-
-    Raises:
-        ValueError: it has.
-    """
+    """Check that an image of 8 bits has no signed values, which Pillow reads as unsigned."""
     if image.mode == "L" and _is_signed(image):
         raise ValueError("signed values of 8 bits")
 
@@ -147,7 +131,6 @@ def _is_signed(image: Image.Image) -> bool:
 
 
 def _head(file: Encoded, count: int) -> bytes:
-    """Return the first bytes of a file."""
     if isinstance(file, Path):
         with file.open("rb") as stream:
             return stream.read(count)

@@ -40,10 +40,6 @@ def in_8_bits(examples: Examples, black_white: BlackWhite | None, *, trained: bo
     """Return examples with floats on the scale of 8 bits as uint8, and other floats as float32.
 
     `black_white` are recorded; `trained` is whether an encoder was trained on 8 bits.
-
-    Raises:
-        ValueError: floats on another scale, where the encoder was trained on 8 bits or the recorded
-            scale is one of these.
     """
     x = examples.pixels
     if x is None or x.shape[1] == 1:
@@ -74,12 +70,7 @@ def _is_within_bytes(black_white: BlackWhite) -> bool:
 
 
 def to_8_bits(x: NDArray[Any], scale: Range) -> NDArray[np.uint8]:
-    """Return floats [n, ...] on a scale as uint8.
-
-    Example:
-        >>> to_8_bits(np.array([0.0, 0.5, 1.001]), (0.0, 1.0)).tolist()
-        [0, 128, 255]
-    """
+    """Return floats [n, ...] on a scale as uint8."""
     pixels = np.empty(x.shape, dtype=np.uint8)
     # In parts, because a copy of all in float32 takes four times the memory of the result.
     for first in range(0, len(x), _CHUNK):
@@ -92,13 +83,6 @@ def scale_of(images: Iterator[NDArray[Any]], *, trained: bool) -> Range | None:
     """Return the values of floats that become 0 and 255; None for another scale.
 
     `images` come in parts [k, ...]; `trained` is whether an encoder was trained on 8 bits.
-
-    Raises:
-        ValueError: another scale, for an encoder that was trained on 8 bits.
-
-    Example:
-        >>> scale_of(iter([np.array([[0.0, 1.002]])]), trained=True)
-        (0.0, 1.0)
     """
     low, high, fractions = _ends(images)
     if _fits(low, high, UNIT):
@@ -117,11 +101,7 @@ def scale_of(images: Iterator[NDArray[Any]], *, trained: bool) -> Range | None:
 
 
 def fixed_black_white(samples: Sequence[NDArray[Any]]) -> Range:
-    """Return black and white of images of 16 bits for an encoder that was trained on 8 bits.
-
-    Raises:
-        ValueError: values of another type, or in a small part of the range.
-    """
+    """Return black and white of images of 16 bits for an encoder that was trained on 8 bits."""
     low, high = min(x.min() for x in samples), max(x.max() for x in samples)
     if any(x.dtype.kind == "f" for x in samples):
         return scale_of((x.reshape(1, -1) for x in samples), trained=True) or UNIT

@@ -127,7 +127,6 @@ def sample_values(file: Encoded) -> NDArray[Any]:
 
 
 def _fitted(image: Image.Image, size: Size, fit: Fit) -> Image.Image:
-    """Return the image resized, and cut or padded around the center."""
     (height, width), (top, left) = center_fit((image.height, image.width), size, fit)
     bicubic = Image.Resampling.BICUBIC
     if max(height, width) <= _MAX_ASPECT * max(size):
@@ -165,7 +164,6 @@ def open_image(file: Encoded) -> Image.Image:
 
 
 def _check_decode_cost(image: Image.Image, file: Encoded) -> None:
-    """Check that decoding does not take minutes or gigabytes."""
     pixels = image.width * image.height
     if pixels > PIXEL_LIMIT:
         raise ValueError(

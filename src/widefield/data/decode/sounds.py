@@ -52,22 +52,14 @@ class Header:
 
 
 def require_audio() -> None:
-    """Check that the packages for sound files are installed.
-
-    Raises:
-        ValueError: one is missing.
-    """
+    """Check that the packages for sound files are installed."""
     for package in ("soundfile", "soxr"):
         if importlib.util.find_spec(package) is None:
             raise ValueError(f"sounds need the package {package}: pip install 'widefield[audio]'")
 
 
 def header(path: Path) -> Header:
-    """Return the header of a sound file.
-
-    Raises:
-        UnreadableError: not a sound file, or one that cannot be used.
-    """
+    """Return the header of a sound file."""
     import soundfile
 
     try:
@@ -152,7 +144,6 @@ def _check_complete(path: Path) -> None:
 
 
 def _check_complete_ogg(path: Path) -> None:
-    """Check that the last page of an Ogg file is complete and marked as the last."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 2 * _MAX_PAGE))
         end = file.read()
@@ -221,11 +212,7 @@ def decode(path: Path, rate: int) -> tuple[NDArray[np.int16], Choices]:
 
 
 def leveled(x: NDArray[np.float32], old: int, new: int) -> tuple[NDArray[np.int16], Choices]:
-    """Return the samples of a waveform without its offset, within full scale and at rate `new`.
-
-    Raises:
-        UnreadableError: silent, or samples far beyond 1.
-    """
+    """Return the samples of a waveform without its offset, within full scale and at rate `new`."""
     x, offset = without_offset(x, old)
     peak = float(np.abs(x).max(initial=0))
     if peak == 0:
@@ -240,11 +227,7 @@ def leveled(x: NDArray[np.float32], old: int, new: int) -> tuple[NDArray[np.int1
 
 
 def resample(x: NDArray[np.float32], old: int, new: int) -> NDArray[np.float32]:
-    """Return samples x at another rate, band-limited by soxr; the length is rounded up.
-
-    Raises:
-        ValueError: the extra `[audio]` is not installed.
-    """
+    """Return samples x at another rate, band-limited by soxr; the length is rounded up."""
     if old == new:
         return x
     require_audio()

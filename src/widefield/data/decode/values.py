@@ -41,21 +41,12 @@ _STORED = {"u1": np.uint8, "u2": np.uint16, "b1": np.uint8}
 
 
 def stored_type(dtype: "np.dtype[Any]") -> "np.dtype[Any]":
-    """Return the type in which values of `dtype` are stored.
-
-    Example:
-        >>> stored_type(np.dtype(np.uint16)), stored_type(np.dtype(np.float64))
-        (dtype('uint16'), dtype('float32'))
-    """
+    """Return the type in which values of `dtype` are stored."""
     return np.dtype(_STORED.get(dtype.str[1:], np.float32))
 
 
 def find_form(files: Sequence[Encoded]) -> tuple[int, "np.dtype[Any]", list[Size]]:
-    """Return the most frequent channels and stored type of up to 64 of the files, and their sizes.
-
-    Raises:
-        ValueError: none of them can be read.
-    """
+    """Return the usual channels and stored type of up to 64 of the files, and their sizes."""
     found: Counter[tuple[int, np.dtype[Any]]] = Counter()
     sizes: list[Size] = []
     reason: object = ""
@@ -85,9 +76,6 @@ def decode_values(
     """Return the values of a file as they are stored; None if black and white are not known yet.
 
     `black_white` has one pair for all channels or one for each.
-
-    Raises:
-        ValueError: other channels or another type than the other images have.
     """
     if dtype != np.uint8 and black_white is None:
         return None
@@ -128,11 +116,7 @@ def resize_array(images: NDArray[Any], size: Size, fit: Fit = "crop") -> NDArray
 
 
 def read_values(file: Encoded | NDArray[Any]) -> NDArray[Any]:
-    """Return the values of a file, or of an array in memory, [H, W, C].
-
-    Raises:
-        ValueError: the values are no image, too many channels, or not finite.
-    """
+    """Return the values of a file, or of an array in memory, [H, W, C]."""
     if isinstance(file, np.ndarray):
         values = file
     else:

@@ -42,12 +42,7 @@ class TextColumn:
 
     @classmethod
     def of(cls, task: str, cells: Iterable[str]) -> "TextColumn":
-        """Return the column of these cells.
-
-        Example:
-            >>> TextColumn.of("kind", ["cat", "", "cat"]).counts()
-            Counter({'cat': 2})
-        """
+        """Return the column of these cells."""
         position: dict[str, int] = {}
         codes = [position.setdefault(cell, len(position)) for cell in cells]
         return cls(task, list(position), np.array(codes, dtype=np.int64))

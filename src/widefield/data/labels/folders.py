@@ -83,12 +83,7 @@ def parent_of(path: str) -> str:
 
 
 def is_split(name: str) -> bool:
-    """Return whether a folder or file of this name is a split of the data.
-
-    Example:
-        >>> [is_split(name) for name in ("train2017", "seg_test", "trained")]
-        [True, True, False]
-    """
+    """Return whether a folder or file of this name is a split of the data."""
     words = set(re.findall(r"[a-z]+", name.lower()))
     return bool(words & _SPLIT_WORDS) and words <= _SPLIT_WORDS | _BESIDE_SPLITS
 

@@ -81,14 +81,6 @@ class LabelTable(Table):
 
         A path is a name, an absolute path, relative to the working folder, or the last part of one
         name only, in any Unicode form and with slashes of either kind.
-
-        Raises:
-            ValueError: a path matches no example or two, or two paths match the same one.
-
-        Example:
-            >>> table = read_labels({"photos/cat/0.png": "cat"})
-            >>> table.of_examples(["cat/0.png", "1.png"], "./photos").labels["label"].tolist()
-            [0, -1]
         """
         rows = np.flatnonzero(self.known().any(0)).tolist()
         paths = [self.names[row] for row in rows]
@@ -118,7 +110,6 @@ class LabelTable(Table):
 
 
 def _notes_on(table: Table) -> Iterable[str]:
-    """Return what each task was taken for, with its classes and their counts."""
     for task, ids in table.labels.items():
         yield classes_note(task, ids, table.classes[task])
     for task, target in table.targets.items():
@@ -144,15 +135,6 @@ def read_labels(
         only: read only this task.
         group: read this column too, if there is one; see `data.groups`.
         targets: read numbers and several labels too, instead of leaving them out with a note.
-
-    Raises:
-        ValueError: the input has another type, cannot be read, lacks a column, or repeats a path;
-            without `targets` also where nothing else is left.
-
-    Example:
-        >>> table = read_labels({"cat/0.png": "cat", "1.png": 7})
-        >>> table.names, table.classes["label"]
-        (['cat/0.png', '1.png'], ('7', 'cat'))
     """
     source, columns, location = _read_columns(labels)
     # Suffixes first: `only`, `group` and the column of decisions are named without them.
@@ -272,7 +254,6 @@ def _without_excluded(columns: dict[str, list[Any]], only: str | None) -> dict[s
 def _select_columns(
     columns: dict[str, list[Any]], task: str, group: str | None, source: str
 ) -> dict[str, list[Any]]:
-    """Return the columns `path` and `task`, and `group` if there is one."""
     tasks = [name for name in columns if name != PATH]
     found = [name for name in tasks if printable(name) == task]
     found = found or [name for name in tasks if printable(name).lower() == task.lower()]  # Label
@@ -286,7 +267,6 @@ def _select_columns(
 
 
 def _checked_paths(paths: Iterable[Any], location: Callable[[int], str]) -> list[str]:
-    """Return the paths as text; check that none is repeated."""
     found: dict[str, None] = {}
     for row, path in enumerate(paths):
         if not isinstance(path, str | os.PathLike) or not str(path):
@@ -333,9 +313,6 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
 
     `base` is the folder of the examples. Examples without a label of a task are kept as class -1
     if `unlabeled`, and dropped with a note otherwise.
-
-    Raises:
-        ValueError: a path matches no example, or no example has all labels.
     """
     found = table.of_examples(examples.names, base)
     own = {classes_note(task, ids, examples.classes[task]) for task, ids in examples.labels.items()}

@@ -52,12 +52,7 @@ def _missing(labels: Iterable[str]) -> set[str]:
 
 
 def _key(label: str) -> str:
-    """Return a label in NFC, without the zeros of an integer's decimals.
-
-    Example:
-        >>> _key("2.0"), _key("2.50")
-        ('2', '2.50')
-    """
+    """Return a label in NFC, without the zeros of an integer's decimals."""
     whole, point, decimals = label.partition(".")
     is_integer = point and decimals and not decimals.strip("0") and whole.lstrip("-").isdecimal()
     return whole if is_integer else nfc(label)
@@ -118,10 +113,6 @@ def kind_of_cells(labels: Iterable[str]) -> TargetKind | None:
     A cell with a separator has several labels. More than 20 numbers are no classes, but for whole
     numbers that begin at 0 or 1 and leave out at most half of the numbers up to the largest, as ids
     of classes do.
-
-    Example:
-        >>> kind_of_cells(["a|b", "a"]), kind_of_cells(["a", "b"]), kind_of_cells(["1", "2"])
-        ('labels', None, None)
     """
     distinct = set(labels)
     if separator_of(distinct) is not None:
@@ -135,12 +126,7 @@ def kind_of_cells(labels: Iterable[str]) -> TargetKind | None:
 
 
 def are_names(labels: Counter[str]) -> bool:
-    """Return whether labels are whole numbers beyond class ids that recur, as those of patients.
-
-    Example:
-        >>> are_names(Counter({"1355868": 4, "1355875": 5})), are_names(Counter({"1990": 4}))
-        (True, False)
-    """
+    """Return whether labels are whole numbers beyond class ids that recur, as those of patients."""
     are_whole = all(text.isdecimal() for text in labels)
     return are_whole and max(map(int, labels)) >= MAX_CLASSES and 2 * len(labels) <= labels.total()
 
@@ -152,12 +138,7 @@ def separator_of(labels: Iterable[str]) -> str | None:
 
 
 def numbers_of(labels: Iterable[str]) -> dict[str, float] | None:
-    """Return text -> finite number; None if a text is none. The comma may be a decimal point.
-
-    Example:
-        >>> numbers_of(["1,5", "2"]), numbers_of(["1", "inf"])
-        ({'1,5': 1.5, '2': 2.0}, None)
-    """
+    """Return text -> finite number; None if a text is none. The comma may be a decimal point."""
     try:
         numbers = {label: float(label.replace(",", ".")) for label in labels}
     except ValueError:

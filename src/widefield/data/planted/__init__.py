@@ -53,13 +53,6 @@ def read_plant(name: str, texts: Mapping[str, str]) -> Feature:
 
     An option is typed with "-" where its field has "_". A field's type says what is allowed: `bool`
     is a switch without a value, others are checked as `core/validation.py` says.
-
-    Raises:
-        ValueError: an unknown name or option, or an invalid value.
-
-    Example:
-        >>> read_plant("digits", {"jitter": "2"}).jitter
-        2
     """
     if name not in PLANTS:
         matches = get_close_matches(name, PLANTS, n=1)

@@ -56,13 +56,7 @@ class Bits:
     count: Annotated[int, Interval(ge=0, le=_MOST), "bits"] = 8
 
     def draw(self, canvas: Canvas) -> BitPlanes:
-        """Return the bits of each example.
-
-        Example:
-            >>> planes = Bits(count=2).draw(Canvas(shape=(8, 8, 3), seed=0, held_out=False))
-            >>> planes.draw(np.arange(3)).shape, planes.classes
-            ((3, 1, 1, 2), ('00', '01', '10', '11'))
-        """
+        """Return the bits of each example."""
         shown = min(self.count, _LABEL_BITS)
         return BitPlanes(
             name=self.name,

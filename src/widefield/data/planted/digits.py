@@ -123,7 +123,6 @@ def digit_pool(images: NDArray[np.uint8], held_out: bool) -> NDArray[np.int64]:
 def _check_classes(
     pack: DigitPack, pool: NDArray[np.int64], needed: NDArray[np.int64], source: str | None
 ) -> None:
-    """Check that a pool of digits has all classes that are `needed`."""
     missing = np.setdiff1d(needed, pack.labels[pool])
     if len(missing):
         raise ValueError(
@@ -186,19 +185,7 @@ class StackedDigits:
     """A `.npz` pack of gray digits; default: the digits of scikit-learn."""
 
     def draw(self, canvas: Canvas, pack: DigitPack | None = None) -> DigitChannel:
-        """Return a digit for each example of the canvas; `source` holds the pack.
-
-        Raises:
-            ValueError: the data have no classes, or more classes than digits.
-
-        Example:
-            >>> y = np.array([3, 1])
-            >>> canvas = Canvas(
-            ...     shape=(8, 8, 3), seed=0, held_out=False, class_ids=y, class_count=4
-            ... )
-            >>> StackedDigits().draw(canvas).draw([1]).shape
-            (1, 8, 8, 1)
-        """
+        """Return a digit for each example of the canvas; `source` holds the pack."""
         pack = pack or _default_digits()
         most = len(pack.classes)
         if canvas.class_ids is None or not 1 <= canvas.class_count <= most:

@@ -54,21 +54,13 @@ class Canvas:
         return self.shape[:2]
 
     def sound_rate(self, name: str) -> int:
-        """Return the sampling rate, Hz.
-
-        Raises:
-            ValueError: the examples are not sounds.
-        """
+        """Return the sampling rate, Hz."""
         if self.rate is None:
             raise ValueError(f"'+{name}' is planted in sounds; these are images or windows")
         return self.rate
 
     def check(self, name: str) -> None:
-        """Check that the feature `name` can be drawn on these images.
-
-        Raises:
-            ValueError: sounds, or images with other channels than 1 or 3, or too small.
-        """
+        """Check that the feature `name` can be drawn on these images."""
         if self.rate is not None:
             raise ValueError(
                 f"'+{name}' is planted in images; these are sounds: choose tone, clicks or "

@@ -44,7 +44,6 @@ class Shapes(ImageFeature):
     size: RelativeSize = 1.0
 
     def __post_init__(self) -> None:
-        """Check that `as_published` is not combined with `size` or `place`."""
         if self.as_published and (self.size, self.place) != (1.0, "free"):
             raise ValueError(
                 f"'+{self.name}:as-published' has a fixed size and place: leave out size and place"
@@ -82,7 +81,6 @@ class Shapes(ImageFeature):
 
 
 def _silhouette(shape: str, side: int) -> Image.Image:
-    """Return a shape that fills an oversampled square of `side`."""
     big = side * OVERSAMPLING
     image = Image.new("L", (big, big))
     draw = ImageDraw.Draw(image)

@@ -143,7 +143,6 @@ class Background(AudioFeature):
     """Pack or folder of recordings; default: three synthetic noises."""
 
     def __post_init__(self) -> None:
-        """Check the range of levels."""
         if self.low > self.high:
             raise ValueError(f"'+background' has low={self.low:g} above high={self.high:g}")
 
@@ -169,8 +168,6 @@ class Background(AudioFeature):
 
 @dataclass(frozen=True, kw_only=True)
 class _Synthetic(AudioFeature):
-    """Options of synthetic sounds."""
-
     fresh: bool = False
     level: Decibels = 10.0
     """Level of the example above the planted sound."""

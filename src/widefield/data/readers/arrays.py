@@ -202,7 +202,6 @@ def _check_not_single_image(x: NDArray[np.generic], key: str) -> None:
 
 
 def _finite_extremes(x: NDArray[np.generic], key: str) -> tuple[float, float]:
-    """Return the smallest and largest value."""
     chunks = [x[first : first + 1024] for first in range(0, len(x), 1024)]
     low, high = min(float(c.min()) for c in chunks), max(float(c.max()) for c in chunks)
     if not np.isfinite([low, high]).all():

@@ -40,7 +40,6 @@ class ImagesInFile:
         return np.dtype(self.array.dtype)
 
     def __len__(self) -> int:
-        """Number of images n."""
         return len(self.rows)
 
     def __getitem__(self, index: Any) -> NDArray[np.generic]:

@@ -67,11 +67,7 @@ _SHARDS = (".tar", ".parquet")
 
 
 def read_path(path: Path, *, labels: bool) -> Examples:
-    """Read a folder or file of any known kind; with `labels`, folders are no classes.
-
-    Raises:
-        ValueError: it is of no known kind, or cannot be read.
-    """
+    """Read a folder or file of any known kind; with `labels`, folders are no classes."""
     suffix, source = path.suffix.lower(), f"'{path}'"
     if path.is_dir() and suffix != ".zarr":
         return _read_folder(path, source, labels=labels)
@@ -123,11 +119,7 @@ def _check_one_split(shards: Sequence[Path], source: str) -> None:
 
 
 def read_url(url: str, *, labels: bool) -> Examples:
-    """Read what a URL or a name of the Hub names: a file of a URL is copied into the cache.
-
-    Raises:
-        ValueError: it cannot be read, or the package of its protocol is missing.
-    """
+    """Read what a URL or a name of the Hub names: a file of a URL is copied into the cache."""
     if url.startswith(hub.PREFIX):
         kept = hub.kept_path(url)
         if kept.is_dir():

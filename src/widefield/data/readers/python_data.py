@@ -51,12 +51,7 @@ def read_object(data: object) -> Examples | None:
 
 
 def read_list(images: Sequence[object]) -> Examples:
-    """Return a list of paths or of PIL images as examples, in its order, without labels.
-
-    Example:
-        >>> read_list([Image.new("RGB", (8, 8)), "photo.jpg"]).names
-        ['image 0', 'photo.jpg']
-    """
+    """Return a list of paths or of PIL images as examples, in its order, without labels."""
     if not images:
         raise ValueError("the list of images is empty: give paths or PIL images")
     if all(isinstance(part, np.ndarray | torch.Tensor) for part in images):

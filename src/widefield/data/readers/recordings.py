@@ -23,7 +23,6 @@ class Recordings:
     """Sampling rate of `clips`, Hz."""
 
     def __len__(self) -> int:
-        """Return the number of recordings."""
         items = self.clips if self.files is None else self.files
         assert items is not None
         return len(items)

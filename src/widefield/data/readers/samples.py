@@ -14,10 +14,6 @@ def sample_keys(
     An image and a sidecar of one stem are a sample. Others belong to the sample whose stem theirs
     continues after a dot. If there is none, they share what is before the first dot, as in
     WebDataset.
-
-    Example:
-        >>> sample_keys([(0, "1.00"), (0, "1.05"), (0, "2.left")], [(0, "1.00"), (0, "2")])
-        ([(0, '1.00'), (0, '1.05'), (0, '2')], [(0, '1.00'), (0, '2')])
     """
     stems, labeled = set(images), set(sidecars)
     whole = stems & labeled

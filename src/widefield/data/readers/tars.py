@@ -150,12 +150,7 @@ def _rank(image: _Member, key: Key) -> tuple[bool, bool, str]:
 
 
 def is_compressed(name: str) -> bool:
-    """Return whether a file name is that of a compressed tar file.
-
-    Example:
-        >>> [is_compressed(name) for name in ("a.tar.gz", "a.tgz", "a.csv.gz")]
-        [True, True, False]
-    """
+    """Return whether a file name is that of a compressed tar file."""
     stem, suffix = os.path.splitext(name.lower())
     return suffix in PACKED_SUFFIXES and (suffix == ".tgz" or stem.endswith(".tar"))
 

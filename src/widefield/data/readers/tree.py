@@ -49,11 +49,7 @@ class Tree:
         return (*ignored_note(self.ignored), *self.left_out)
 
     def check_images(self, source: str) -> None:
-        """Check that the examples of an archive or a URL are images.
-
-        Raises:
-            ValueError: they are sounds, or there are none.
-        """
+        """Check that the examples of an archive or a URL are images."""
         if self.kind == "sounds":
             raise ValueError(f"{source} holds sounds: unpack them into a folder, and give that")
         if not self.rows:
@@ -73,9 +69,6 @@ def sort_out(
         source: name of the root in messages.
         ignored: files that are known to be no examples, by kind; those that are found are added.
         foreign: folder of other programs -> number of files in it.
-
-    Raises:
-        ValueError: there are images and sounds.
     """
     kind_of = {
         **dict.fromkeys(image_suffixes(), "images"),

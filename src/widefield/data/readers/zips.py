@@ -59,12 +59,7 @@ def read_zip(files: Sequence[Path], source: str, labels: bool = False) -> Exampl
 
 
 def member_path(name: str) -> str:
-    """Return the path of a member below the root of its archive.
-
-    Example:
-        >>> member_path("./a/b.png"), member_path("/a/../b.png")
-        ('a/b.png', 'b.png')
-    """
+    """Return the path of a member below the root of its archive."""
     return posixpath.normpath(f"/{name}").lstrip("/")
 
 

@@ -26,10 +26,6 @@ def select_device_kind(
     """Return `requested`, or for `auto` the first of device, host and disk with room for n rows.
 
     Rows may take less than 25 % of the memory: of the free memory of a GPU, or of the host.
-
-    Example:
-        >>> [select_device_kind("auto", n, 128, Memory(host=10**9)) for n in (10**3, 10**12)]
-        ['host', 'disk']
     """
     if requested != "auto":
         return requested

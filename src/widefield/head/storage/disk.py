@@ -223,7 +223,6 @@ class DiskStorage:
         return self._worker.submit(self._run_job, job, *args)
 
     def _wait(self, future: Future[T]) -> T:
-        """Return the result of a job."""
         start_time = time.perf_counter()
         try:
             return future.result()
@@ -311,7 +310,6 @@ class DiskStorage:
         return records
 
     def _save(self, written: "_PendingWrite") -> None:
-        """Write records."""
         index = self.shard.local(written.index)
         self._open_rows().write(index.numpy(), written.wait().numpy())
 

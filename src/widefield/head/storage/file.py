@@ -87,11 +87,7 @@ class RowFileHeader:
 
     @classmethod
     def unpack(cls, data: bytes, path: Path) -> Self:
-        """Return the header in `data`.
-
-        Raises:
-            ValueError: it is not a header, damaged, or of another version.
-        """
+        """Return the header in `data`."""
         if len(data) < _FIELDS.size + _CHECKSUM.size or not data.startswith(_FILE_ID):
             raise ValueError(f"{path} has no widefield rows: restore it, or start a new run")
         _, version, words, n, dim, seed, rank, world, layout, run = _FIELDS.unpack_from(data)
@@ -113,11 +109,7 @@ class RowFileHeader:
         )
 
     def check_matches(self, header: "RowFileHeader", path: Path) -> None:
-        """Check that the header equals `header`, except for the number of examples.
-
-        Raises:
-            ValueError: it does not; the message names the first difference.
-        """
+        """Check that the header equals `header`, except for the number of examples."""
         for words, found, wanted in (
             ("rows of width {}", self.dim, header.dim),
             ("{} moments", self.layout, header.layout),
@@ -149,11 +141,7 @@ class RowFile:
 
     @classmethod
     def create(cls, path: Path, header: RowFileHeader) -> Self:
-        """Create a sparse file with records of zeros.
-
-        Raises:
-            ValueError: the file exists.
-        """
+        """Create a sparse file with records of zeros."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         except FileExistsError:
@@ -166,11 +154,7 @@ class RowFile:
 
     @classmethod
     def open(cls, path: Path, header: RowFileHeader) -> Self:
-        """Open the file of `header`, and add or remove empty records at its end.
-
-        Raises:
-            ValueError: the file is missing, damaged, truncated, or another one.
-        """
+        """Open the file of `header`, and add or remove empty records at its end."""
         try:
             fd = os.open(path, os.O_RDWR)
         except FileNotFoundError:
@@ -219,11 +203,7 @@ class RowFile:
         return np.ascontiguousarray(self._records[index, :2]).view(np.int64)[:, 0]
 
     def write(self, index: Index, records: Records) -> None:
-        """Replace records `index` [b], which are distinct.
-
-        Raises:
-            OSError: the disk is full; no record has changed.
-        """
+        """Replace records `index` [b], which are distinct."""
         assert self._records is not None, "the file is closed"
         self._allocate(index)
         # By torch, because numpy would hold the GIL while it waits for pages.

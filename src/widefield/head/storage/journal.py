@@ -82,11 +82,7 @@ class Journal:
         return self
 
     def open(self) -> Self:
-        """Open the file, with any mark.
-
-        Raises:
-            ValueError: it is missing, or of another run.
-        """
+        """Open the file, with any mark."""
         try:
             self._fd = os.open(self.path, os.O_RDWR)
         except FileNotFoundError:
@@ -115,11 +111,7 @@ class Journal:
         os.pwrite(self._fd, self._header(self.mark), 0)
 
     def append(self, new: Index, index: Index, records: Records) -> None:
-        """Append rows `new`, which were never written, and the old `records` of `index` [b].
-
-        Raises:
-            OSError: the disk is full; the journal is unchanged.
-        """
+        """Append rows `new`, which were never written, and the old `records` of `index` [b]."""
         parts: list[NDArray[Any]] = [x for x in (new, index, records) if x.size]
         fields = _ENTRY.pack(_ENTRY_ID, len(new), len(index), self._generation, _sum(parts))
         begin = self._end + _HEAD_BYTES
@@ -147,11 +139,7 @@ class Journal:
             file.write(rows, contents)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield all entries.
-
-        Raises:
-            ValueError: the journal is damaged.
-        """
+        """Yield all entries."""
         position = _HEADER_BYTES
         while (head := os.pread(self._fd, _HEAD_BYTES, position)) != _END:
             fields = head[: _ENTRY.size]
@@ -204,23 +192,14 @@ class RecoverableRows:
 
     @classmethod
     def create(cls, folder: Path, header: RowFileHeader) -> Self:
-        """Create rows at generation 0.
-
-        Raises:
-            ValueError: the folder has rows already.
-        """
+        """Create rows at generation 0."""
         rows = cls(folder, RowFile.create(folder / "rows.bin", header), 0, 0)
         rows._journal.create(rows._spare_path)
         return rows
 
     @classmethod
     def open(cls, folder: Path, header: RowFileHeader, state: dict[str, Any]) -> Self:
-        """Open the rows as of the `snapshot` that returned `state`.
-
-        Raises:
-            ValueError: a file is missing, damaged, or of another run, or the run has continued from
-                an earlier snapshot. No row has changed.
-        """
+        """Open the rows as of the `snapshot` that returned `state`."""
         file = RowFile.open(folder / "rows.bin", header)
         rows = cls(folder, file, state["generation"], state["step"])
         try:
@@ -266,11 +245,7 @@ class RecoverableRows:
         return self._file.last_steps(index)
 
     def write(self, index: Index, records: Records) -> None:
-        """Replace records `index` [b], which are distinct and start with their step, above 0.
-
-        Raises:
-            OSError: the disk is full; no record has changed.
-        """
+        """Replace records `index` [b], which are distinct and start with their step, above 0."""
         before = self._file.last_steps(index)
         unsaved = before <= self._snapshot_step
         if unsaved.any():

@@ -7,15 +7,7 @@ from typing import Self
 
 
 class FolderLock:
-    """Lock of the process that may change a folder; it is released if the process dies.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder, FolderLock(Path(folder)):
-        ...     FolderLock(Path(folder)).acquire()  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ValueError: ... is in use by process ...: wait for it to end, or stop it
-    """
+    """Lock of the process that may change a folder; it is released if the process dies."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -26,11 +18,7 @@ class FolderLock:
         return f"FolderLock({str(self._folder)!r})"
 
     def acquire(self, *, wait: bool = False) -> None:
-        """Take the lock; with `wait`, after another process has released it.
-
-        Raises:
-            ValueError: another process has it.
-        """
+        """Take the lock; with `wait`, after another process has released it."""
         while self._fd is None:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
@@ -62,10 +50,8 @@ class FolderLock:
             return False
 
     def __enter__(self) -> Self:
-        """Take the lock."""
         self.acquire()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Release the lock."""
         self.release()
