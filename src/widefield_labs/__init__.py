@@ -51,10 +51,6 @@ def claims() -> dict[str, str]:
     """Return each lab's claim by name.
 
     The claim is the first line of the lab's file; no lab is imported, so that a list is quick.
-
-    Example:
-        >>> claims()["multistep"]
-        'One closed form replaces every optimizer step that a row of the head missed.'
     """
     files = {module: Path(__file__).with_name(f"{module}.py") for module in MODULES}
     return {

@@ -248,11 +248,7 @@ class Lab:
 
 
 def check_parameter(name: str, hint: Any, value: Any) -> Any:
-    """Return a value as its annotation has it.
-
-    Raises:
-        ValueError: it does not fit, or is a number that is infinite, NaN or beyond `LARGEST`.
-    """
+    """Return a value as its annotation has it."""
     if isinstance(value, Real) and not isinstance(value, bool):
         check(name, Annotated[float, Interval(ge=-LARGEST, le=LARGEST)], value)
     return check(name, hint, value)

@@ -66,11 +66,6 @@ def decayed_sum(a: Tensor, mu: Tensor, k: Tensor) -> Tensor:
     """Return F = (a^k - mu^k)/(a - mu) = sum_{j<k} a^{k-1-j} mu^j, and k a^{k-1} where a = mu.
 
     With q = mu/a it is a^{k-1} (q^k - 1)/(q - 1), which expm1 keeps exact near q = 1.
-
-    Example:
-        >>> half, three = torch.tensor(0.5), torch.tensor(3.0)
-        >>> decayed_sum(half, half, three)
-        tensor(0.7500)
     """
     log_q = (mu / a).log()
     apart = log_q != 0

@@ -27,12 +27,7 @@ CRITICAL_RATE = (3 - math.sqrt(5)) / 2
 
 
 def categorical(probability: Tensor) -> tuple[Tensor, Tensor]:
-    """Return atoms [M, M] and probabilities [M] of x = u_m with probability p_m.
-
-    Example:
-        >>> categorical(torch.tensor([0.5, 0.5]))[0].tolist()
-        [[1.0, 0.0], [0.0, 1.0]]
-    """
+    """Return atoms [M, M] and probabilities [M] of x = u_m with probability p_m."""
     return torch.eye(len(probability), dtype=probability.dtype), probability
 
 
@@ -40,11 +35,6 @@ def summation(rate: Tensor) -> tuple[Tensor, Tensor]:
     """Return atoms [..., 2^M, M] and probabilities [..., 2^M] of x = sum_m y_m u_m, rates [..., M].
 
     y_m is sqrt((1 - q_m)/q_m) with probability q_m, else -sqrt(q_m/(1 - q_m)): mean 0, variance 1.
-
-    Example:
-        >>> atoms, probability = summation(torch.tensor([0.2]))
-        >>> atoms.flatten().tolist(), probability.tolist()
-        ([-0.5, 2.0], [0.800000011920929, 0.20000000298023224])
     """
     features = rate.shape[-1]
     on = torch.cartesian_prod(*[torch.tensor([False, True])] * features).view(-1, features)
@@ -59,11 +49,6 @@ def gated_covariance(
     """Return A(w) [..., d, d] of rows `w` [..., d] over atoms [..., n, d] of weights [..., n].
 
     h'(0) = 0 for ReLU.
-
-    Example:
-        >>> x, p = summation(torch.tensor([0.2, 0.2]))
-        >>> [round(v, 6) for v in gated_covariance(torch.tensor([1.0, 0.0]), x, p).diag().tolist()]
-        [0.64, 0.2]
     """
     scores = (x @ w.unsqueeze(-1)).squeeze(-1)
     gate = torch.where(scores > 0, 1.0, slope).to(x.dtype) * scores ** (power - 1)
@@ -79,11 +64,6 @@ def smooth_covariance(w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor) -> Ten
     `w` [..., d] counts by its direction; `atoms` [..., n, d] of weights `p` [n]; `noise` [...].
     An atom a has score t = w.a/noise, and with Phi, phi the normal distribution and density
     E[xi 1] = phi w and E[xi xi^T 1] = Phi I - t phi w w^T.
-
-    Example:
-        >>> one = torch.ones(1, dtype=torch.float64)
-        >>> smooth_covariance(one, torch.zeros(1, 1).double(), one, one[0]).item()  # 1/2 - 1/(2 pi)
-        0.3408450569081046
     """
     w = normalize(w, dim=-1)
     sigma = noise.clamp_min(1e-12).unsqueeze(-1)  # then Phi is the step function itself

@@ -16,11 +16,6 @@ def contrastive_covariance(g: Tensor, g2: Tensor, alpha: Tensor) -> Tensor:
     """Return C_alpha[g] (eq. 3), [..., D, D], of both views' features [..., N, D].
 
     alpha is [..., N, N].
-
-    Example:
-        >>> g = torch.tensor([[0.0], [2.0]])
-        >>> contrastive_covariance(g, g, torch.ones(2, 2)).item()  # the variance of 0 and 2
-        1.0
     """
     rows, both = alpha.sum(-1), alpha.sum(-1) + alpha.sum(-2)
     between = (g * both.unsqueeze(-1)).mT @ g - g.mT @ (alpha + alpha.mT) @ g
@@ -50,11 +45,6 @@ def kernel_features(y: Tensor, temperature: float, terms: int) -> Tensor:
 
     phi_l = exp(-y^2/(2 tau)) y^l/sqrt(tau^l l!). Over all l, the products phi_l(y) phi_l(y') sum to
     exp(-(y - y')^2/(2 tau)).
-
-    Example:
-        >>> phi = kernel_features(torch.tensor([0.0, 1.0]), temperature=0.5, terms=40)
-        >>> round((phi[:, 0] @ phi[:, 1]).item(), 6), round(math.exp(-1), 6)
-        (0.367879, 0.367879)
     """
     order = torch.arange(terms, dtype=y.dtype).view(-1, *[1] * y.dim())
     ratio = torch.where(order == 0, 1.0, y / (temperature * order.clamp_min(1)).sqrt())

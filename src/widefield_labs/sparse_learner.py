@@ -67,12 +67,7 @@ class Training:
 
 
 def respond(y: Tensor, b: Tensor) -> Tensor:
-    """Return h = ReLU(y - b) - ReLU(-y - b) for pre-activations y [.., n, m], biases b [.., m].
-
-    Example:
-        >>> respond(torch.tensor([[-3.0, 0.5, 2.0]]), torch.tensor([1.0, 1.0, 1.0]))
-        tensor([[-2.,  0.,  1.]])
-    """
+    """Return h = ReLU(y - b) - ReLU(-y - b) for pre-activations y [.., n, m], biases b [.., m]."""
     return functional.relu(y - b.unsqueeze(-2)) - functional.relu(-y - b.unsqueeze(-2))
 
 

@@ -52,12 +52,7 @@ def scales(features: int, weakest: float) -> Tensor:
 
 
 def threshold(rate: float, slope: Tensor) -> Tensor:
-    """Return the right side of (*): how strong a feature must be beside the strongest other one.
-
-    Example:
-        >>> threshold(0.1, torch.tensor([0.0, 1.0])).tolist()
-        [0.3513641953468323, 1.0]
-    """
+    """Return the right side of (*): how strong a feature must be beside the strongest other one."""
     return (rate + slope**2 * (1 - rate)).sqrt() / (1 - rate + slope * rate)
 
 

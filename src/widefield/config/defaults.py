@@ -136,12 +136,6 @@ def method_for(
         init: initial weights of the run, if any.
         overrides: names of the settings that are set by the user.
         steps_per_epoch: steps from one visit of a row to the next; 0 if unknown.
-
-    Example:
-        >>> method_for(epochs=5), method_for(epochs=100)
-        ('view-contrast', 'row-contrast')
-        >>> method_for(epochs=100, overrides=["cross_entropy_weight"])
-        'view-contrast'
     """
     if "teacher" in overrides:
         return "distill"
@@ -168,10 +162,6 @@ def views_for(method: str, *, steps: int, init: str | None = None, kind: Kind = 
         steps: steps of the run.
         init: initial weights of the run, if any.
         kind: kind of the examples.
-
-    Example:
-        >>> views_for("view-contrast", steps=350), views_for("simclr", steps=350)
-        ('moderate', 'expert')
     """
     is_short = method == DEFAULT_METHOD and steps < LONG_RUN_STEPS
     is_moderate = kind == "images" and (is_short or init is not None)
@@ -179,12 +169,7 @@ def views_for(method: str, *, steps: int, init: str | None = None, kind: Kind = 
 
 
 def init_lr_scale_for(encoder: EncoderSettings) -> float:
-    """Return the learning rate of initial weights, as a multiple of the encoder's default rate.
-
-    Example:
-        >>> init_lr_scale_for(EncoderSettings(name="resnet18"))
-        0.03
-    """
+    """Return the learning rate of initial weights, as a multiple of the encoder's default rate."""
     family = family_of(encoder)
     return INIT_LRS[family] / LR_SCALES[family]
 
@@ -193,23 +178,13 @@ def batch_size_for(examples: int, *, max_batch_size: int) -> int:
     """Return the largest power of two that gives an epoch `STEPS_PER_EPOCH` steps.
 
     It is at least `SMALLEST_BATCH`, and at most `max_batch_size` and the number of examples.
-
-    Example:
-        >>> [batch_size_for(n, max_batch_size=256) for n in (20, 500, 2000, 5000)]
-        [20, 64, 64, 256]
     """
     fewer = 2 ** int(math.log2(max(1, examples // STEPS_PER_EPOCH)))
     return min(max_batch_size, max(SMALLEST_BATCH, fewer), examples)
 
 
 def with_balance(method: MethodConfig, *, steps: int) -> MethodConfig:
-    """Return view-contrast with a scale and a weight for `steps`; other methods unchanged.
-
-    Example:
-        >>> result = with_balance(ViewContrastConfig(logit_scale=8.0), steps=10_000)
-        >>> result.flat()["logit_scale"], result.flat()["cross_entropy_weight"]
-        (8.0, 3.0)
-    """
+    """Return view-contrast with a scale and a weight for `steps`; other methods unchanged."""
     if not isinstance(method, ViewContrastConfig):
         return method
     balance = BALANCE_BY_STEPS[max(n for n in BALANCE_BY_STEPS if n <= steps)]._asdict()

@@ -202,11 +202,6 @@ def _check_setting(
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names as in a sentence.
-
-    Example:
-        >>> listed(["byol", "moco", "simclr"])
-        'byol, moco and simclr'
-    """
+    """Return names as in a sentence."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last

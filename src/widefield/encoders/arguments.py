@@ -26,12 +26,7 @@ AFTER_BUILD = ("norm_eps", "rope_periods")
 
 
 def split_arguments(name: str) -> tuple[str, dict[str, Any]]:
-    """Return the model and the arguments of a name.
-
-    Example:
-        >>> split_arguments("vit_small_patch14_dinov2,depth=2,global_pool=token")
-        ('vit_small_patch14_dinov2', {'depth': 2, 'global_pool': 'token'})
-    """
+    """Return the model and the arguments of a name."""
     model, *parts = name.split(",")
     arguments: dict[str, Any] = {}
     for part in parts:

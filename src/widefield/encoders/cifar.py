@@ -20,11 +20,6 @@ class AlexNet(nn.Module):
     no groups of channels. Weights are initialized as by He et al. (2015), because the published
     deviation of 0.01 makes the features of different images almost equal.
 
-    Example:
-        >>> import torch
-        >>> AlexNet(3)(torch.rand(2, 3, 32, 32)).shape
-        torch.Size([2, 256])
-
     Source: Krizhevsky, Sutskever & Hinton (2012), sections 3.3 to 3.5.
     """
 
@@ -67,11 +62,6 @@ class WideResNet(nn.Module):
 
     A convolution of 16 channels, then three groups of (34 - 4) / 6 = 5 blocks with 80, 160 and 320
     channels, the second and third of which halve the sides.
-
-    Example:
-        >>> import torch
-        >>> WideResNet(3)(torch.rand(2, 3, 32, 32)).shape
-        torch.Size([2, 320])
 
     Source: Zagoruyko & Komodakis (2016), table 1, without dropout.
     """

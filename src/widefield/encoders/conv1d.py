@@ -13,11 +13,6 @@ class Conv1d(nn.Module):
 
     Time is the width of an image of height 1. The stride of the first layer leaves about 1,024
     steps.
-
-    Example:
-        >>> import torch
-        >>> Conv1d(6, 128)(torch.rand(2, 6, 1, 128)).shape
-        torch.Size([2, 256])
     """
 
     head_hidden_size = _WIDTHS[-1]

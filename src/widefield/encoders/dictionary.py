@@ -93,10 +93,6 @@ class PatchDictionary(nn.Module):
     Args:
         channels: C.
         size: height and width of the inputs; those of other sizes are taken too.
-
-    Example:
-        >>> PatchDictionary(3, (32, 32))(torch.rand(2, 3, 32, 32)).shape
-        torch.Size([2, 160, 9, 9])
     """
 
     weight: Tensor

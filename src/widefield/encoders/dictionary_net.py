@@ -28,10 +28,6 @@ class DictionaryNet(nn.Module):
     """A residual block on a dictionary of patches: x[B, C, H, W] -> h[B, 128].
 
     The dictionary has random filters until `fit`.
-
-    Example:
-        >>> DictionaryNet(3, (32, 32))(torch.rand(2, 3, 32, 32)).shape
-        torch.Size([2, 128])
     """
 
     head_hidden_size = 2 * KEPT

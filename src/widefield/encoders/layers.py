@@ -24,12 +24,6 @@ def layer_names(encoder: nn.Module) -> list[list[str]]:
     """Return the names of the encoder's parameters by layer, from input to output.
 
     The layers of a timm model are its stem and its blocks, those of another network its children.
-
-    Example:
-        >>> from widefield.encoders import build_encoder
-        >>> layers = layer_names(build_encoder("resnet-tiny", seed=0))
-        >>> len(layers), layers[0][0]
-        (5, 'backbone.conv1.weight')
     """
     prefix, network = "", encoder
     if isinstance(encoder, Encoder):
@@ -55,12 +49,7 @@ def first_weight(network: nn.Module) -> str:
 
 
 def family_of_network(network: nn.Module) -> Family:
-    """Return the family of a network: by attention, else by batch norm.
-
-    Example:
-        >>> family_of_network(nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)))
-        'networks with batch norm'
-    """
+    """Return the family of a network: by attention, else by batch norm."""
     modules = list(network.modules())
     names = [type(module).__name__.lower() for module in modules]
     if any("attention" in name or name.endswith("attn") for name in names):
@@ -71,12 +60,7 @@ def family_of_network(network: nn.Module) -> Family:
 
 @cache  # builds the network, without weights
 def family_of(encoder: EncoderSettings) -> Family:
-    """Return the family of an encoder that has a name.
-
-    Example:
-        >>> family_of(EncoderSettings(name="resnet18"))
-        'networks with batch norm'
-    """
+    """Return the family of an encoder that has a name."""
     if is_own(encoder.name):
         return family_of_network(given_network(encoder.name).build())
     size = (1, 224) if encoder.name in SIGNAL_NETWORKS else (224, 224)

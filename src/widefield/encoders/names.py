@@ -9,12 +9,7 @@ MODULE_PREFIX = "module:"
 
 
 def is_own(name: str) -> bool:
-    """Return whether a name is that of a network of one's own.
-
-    Example:
-        >>> is_own("nets/small.py:build"), is_own("resnet18")
-        (True, False)
-    """
+    """Return whether a name is that of a network of one's own."""
     file, colon, function = name.rpartition(":")
     return name.startswith(MODULE_PREFIX) or (
         bool(colon) and file.endswith(".py") and function.isidentifier()
@@ -22,29 +17,14 @@ def is_own(name: str) -> bool:
 
 
 def split_own(name: str) -> tuple[str, str | None]:
-    """Return a path and the function of a network in `PATH@FILE.py:FUNCTION`; None without one.
-
-    Example:
-        >>> split_own("runs/a@nets/small.py:build"), split_own("runs/a")
-        (('runs/a', 'nets/small.py:build'), ('runs/a', None))
-    """
+    """Return a path and the function of a network in `PATH@FILE.py:FUNCTION`; None without one."""
     path, _, network = name.rpartition("@")
     is_named = bool(path) and is_own(network) and not Path(name).exists()
     return (path, network) if is_named else (name, None)
 
 
 def check_encoder_name(name: str) -> None:
-    """Check that `name` may name an encoder: a known form, or a path that exists.
-
-    Raises:
-        ValueError: there is nothing of that name.
-
-    Example:
-        >>> check_encoder_name("timm:resnet18")
-        >>> check_encoder_name("no/run")
-        Traceback (most recent call last):
-        ValueError: no encoder 'no/run': give a run's folder, a file of weights, timm:NAME, ...
-    """
+    """Check that `name` may name an encoder: a known form, or a path that exists."""
     is_form = name in BUILT_IN_ENCODERS or name.startswith(("timm:", "torchvision:"))
     if is_form or is_own(name.rpartition("@")[2]) or Path(name).exists():
         return

@@ -53,9 +53,6 @@ def give_network(network: str | nn.Module, *, recorded: str | None = None) -> Ow
     Args:
         network: `FILE.py:FUNCTION`, or a module, which is copied.
         recorded: name of the network in a run, if the file has moved since.
-
-    Raises:
-        ValueError: there is no such file or function, or it fails or returns no module.
     """
     given = _of_module(network) if isinstance(network, nn.Module) else _of_file(network)
     for name in {given.name, recorded or given.name}:
@@ -126,11 +123,7 @@ def _is_classifier(module: nn.Module, channels: int) -> bool:
 
 
 def feature_width(name: str, network: nn.Module, x: Tensor) -> int:
-    """Return D of the features of x.
-
-    Raises:
-        ValueError: the network fails, or returns something else than a row of each.
-    """
+    """Return D of the features of x."""
     shape = f"[{', '.join(map(str, x.shape))}]"
     try:
         h = _output(network, x)

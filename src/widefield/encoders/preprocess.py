@@ -21,11 +21,6 @@ class Preprocess(nn.Module):
 
     Pixels are uint8. With black and white in the record they are the values in the files, of any
     type; with those of each channel they are not rounded to 8 bits.
-
-    Example:
-        >>> x = Preprocess(InputSpec(image_size=32))(torch.zeros(2, 48, 64, 3, dtype=torch.uint8))
-        >>> x.shape
-        torch.Size([2, 3, 32, 32])
     """
 
     def __init__(self, inputs: InputSpec) -> None:

@@ -134,9 +134,6 @@ class Readout(nn.Module):
 
         Those of `dictionary` may be left out. Scaling by small deviations would amplify the
         rounding of fewer bits.
-
-        Raises:
-            ValueError: features of other widths than the readout was fitted on.
         """
         device = h.device.type
         if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
@@ -175,13 +172,6 @@ class Wide(FeatureModule):
     """An encoder with a wide readout: x[B, C, H, W] -> o[B, D + k_1 + k_2 + ...].
 
     One forward pass of the encoder gives h and all maps.
-
-    Example:
-        >>> from widefield.encoders import build_encoder, fit_readout
-        >>> encoder, images = build_encoder("resnet-tiny", seed=0), torch.rand(600, 3, 32, 32)
-        >>> wide = Wide(encoder, fit_readout(encoder, images.split(100)))
-        >>> encoder(images[:2]).shape[1], wide(images[:2]).shape[1]
-        (128, 512)
     """
 
     def __init__(self, encoder: nn.Module, readout: Readout) -> None:
@@ -197,11 +187,7 @@ class Wide(FeatureModule):
         return f"dim={self.dim}"
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the output of images x[B, C, H, W], one row for each.
-
-        Raises:
-            ValueError: images of other channels or another size than the readout was fitted on.
-        """
+        """Return the output of images x[B, C, H, W], one row for each."""
         return self.with_pooled(x)[1]
 
     def with_pooled(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -277,11 +263,7 @@ def save_readout(readout: Readout, folder: str | Path) -> None:
 
 
 def load_readout(folder: str | Path) -> Readout | None:
-    """Load the readout that `save_readout` wrote into `folder`, on the CPU; None without one.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
+    """Load the readout that `save_readout` wrote into `folder`, on the CPU; None without one."""
     file = Path(folder) / READOUT_FILE
     if not file.is_file():
         return None

@@ -83,10 +83,6 @@ def fit_readout(
         dim: width of the output; by default 384 more than that of h, at most the larger of 512 and
             twice that of h, or as many as there are.
         fitted_on: what the images are, for `Readout.config`.
-
-    Raises:
-        ValueError: an encoder without stages, fewer than two examples, features that are not
-            finite, or a `dim` of less than 4 more than the width of h, or of more than there are.
     """
     h, features, sources, shape, grid = _collect(encoder, batches, dim)
     if len(h) < 2:
@@ -146,11 +142,6 @@ def default_sources(stages: Sequence[str], extra: int = EXTRA) -> tuple[Source, 
 
     These are the two stages before the last one, backwards, then the input and its dictionary,
     in place of still earlier stages. Each has the same number of directions, up to rounding.
-
-    Example:
-        >>> sources = default_sources(["input", "stem", "s1", "s2", "s3", "s4"])
-        >>> [(source.stage, source.side, source.width) for source in sources]
-        [('s3', 4, 96), ('s2', 4, 96), ('input', 32, 96), ('dictionary', 3, 96)]
     """
     # The last stage is what pooling takes its mean of. Local features in place of still earlier
     # stages raise the accuracy of the class by up to eight points (study readout-sources).
@@ -167,12 +158,6 @@ def explained(output: Tensor, sources: Sequence[Tensor]) -> tuple[float, ...]:
     """Return the share of the variance of each source [n, K] explained by linear maps of `output`.
 
     Both have mean 0.
-
-    Example:
-        >>> x = torch.randn(100, 3, generator=torch.Generator().manual_seed(0))
-        >>> x -= x.mean(0)
-        >>> [round(share, 3) for share in explained(x, [x, x @ torch.ones(3, 1)])]
-        [1.0, 1.0]
     """
     factor = _gram_factor(output)
     shares = []
@@ -281,10 +266,6 @@ def inverse_deviation(deviation: Tensor) -> Tensor:
     """Return 1 / deviation, with at least a hundredth of the root mean square as the deviation.
 
     Features that hardly vary would otherwise be large on other examples. It is 0 for constant ones.
-
-    Example:
-        >>> [round(x, 1) for x in inverse_deviation(torch.tensor([2.0, 2.0, 0.0, 1e-6])).tolist()]
-        [0.5, 0.5, 0.0, 70.7]
     """
     floor = _LEAST_DEVIATION * deviation.square().mean().sqrt()
     return torch.where(deviation > 0, 1 / torch.maximum(deviation, floor), 0.0)

@@ -25,12 +25,7 @@ _SIDES = (8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 224, 240, 256, 288, 299, 320
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSettings(Settings):
-    """Settings of one encoder.
-
-    Example:
-        >>> EncoderSettings(name="resnet18", stem="native").build(seed=0).config.stem
-        'native'
-    """
+    """Settings of one encoder."""
 
     name: str = "auto"
     """A timm model, dictionary-tiny, resnet-tiny, alexnet, conv1d, or your FILE.py:FUNCTION."""
@@ -56,11 +51,7 @@ class EncoderSettings(Settings):
         return {"encoder": self.name, "stem": self.stem, "zero_init_last": self.zero_init_last}
 
     def changed(self, values: Mapping[str, Any]) -> Self:
-        """Return a copy with another `encoder`, by its name or whole, `stem` or `zero_init_last`.
-
-        Raises:
-            ValueError: `encoder` is neither, or another value does not fit.
-        """
+        """Return a copy with another `encoder` (a name, or whole), `stem` or `zero_init_last`."""
         encoder = values.get("encoder", self)
         if isinstance(encoder, str):
             encoder = replace(self, name=encoder)
@@ -85,11 +76,7 @@ class EncoderSettings(Settings):
         return replace(self, name="resnet18" if device.type == "cuda" else "dictionary-tiny")
 
     def width(self, inputs: InputSpec = COLOR_32) -> int:
-        """Return D, the width of the features, without drawing any weights.
-
-        Raises:
-            ValueError: as `build`, or the encoder cannot take images of that size.
-        """
+        """Return D, the width of the features, without drawing any weights."""
         if is_own(self.name):
             return self.build(inputs, seed=0).dim
         return _width(self, inputs.channels, as_size(inputs.image_size), inputs.rate)

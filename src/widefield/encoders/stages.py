@@ -134,9 +134,6 @@ def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
     """Return the stages of an encoder by a pass of images x[B, C, H, W], the input first.
 
     The pass is in evaluation mode, so that running statistics stay as they are.
-
-    Raises:
-        NoStagesError: none are found.
     """
     # timm states the stages of its networks; those of others follow from the shapes of outputs.
     path, network = _timm_network(encoder)

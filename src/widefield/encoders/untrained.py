@@ -17,12 +17,6 @@ def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
 
     Weights of a layer without `reset_parameters` are drawn from N(0, 0.02^2), as is usual for
     position embeddings. The global random state does not change.
-
-    Example:
-        >>> import torch
-        >>> layer = torch.nn.Linear(2, 2)
-        >>> torch.equal(untrained_like(layer, seed=0).weight, layer.weight)
-        False
     """
     with seeded(seed):
         if isinstance(encoder, Encoder):
@@ -53,11 +47,6 @@ def untrained_starts(encoder: nn.Module, *, seed: int) -> list[nn.Module]:
     The first is that of `encoder`. The residual blocks of a ResNet are the identity in timm and
     random in torchvision, whose untrained features have a much higher accuracy. Other
     architectures have one initialization.
-
-    Example:
-        >>> from widefield.encoders import build_encoder
-        >>> len(untrained_starts(build_encoder("resnet-tiny", seed=0), seed=1))
-        2
     """
     default = untrained_like(encoder, seed=seed)
     if not isinstance(encoder, Encoder):

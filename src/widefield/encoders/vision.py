@@ -57,12 +57,7 @@ def check_vision(name: str) -> None:
 
 
 def published_normalization(name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and deviation of each channel for torchvision's default weights of a model.
-
-    Example:
-        >>> published_normalization("efficientnet_v2_l")
-        ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-    """
+    """Return mean and deviation of each channel for torchvision's default weights of a model."""
     transforms = _published(name).transforms()
     return tuple(transforms.mean), tuple(transforms.std)
 

@@ -13,11 +13,6 @@ class FeatureMap(FeatureModule):
 
     These features keep positions, over which pooling averages.
 
-    Example:
-        >>> from widefield.encoders import build_encoder
-        >>> FeatureMap(build_encoder("resnet-tiny", seed=0))(torch.rand(2, 3, 32, 32)).shape
-        torch.Size([2, 2048])
-
     Source: Feature Dropout (Tamkin et al. 2022), section 3.2.
     """
 
@@ -32,10 +27,6 @@ class FeatureMap(FeatureModule):
 
 class Projected(FeatureModule):
     """An encoder with its projection head: x[B, C, H, W] -> z[B, m], the input of the loss.
-
-    Example:
-        >>> Projected(nn.Flatten(), nn.Linear(12, 5))(torch.rand(2, 3, 2, 2)).shape
-        torch.Size([2, 5])
 
     Source: S-DIET (2025), table 4 and figure 1c.
     """
@@ -52,12 +43,7 @@ class Projected(FeatureModule):
 
 
 class Normalized(FeatureModule):
-    """A module with the normalization of its images: x[B, C, H, W] -> module((x - mean) / std).
-
-    Example:
-        >>> Normalized(nn.Flatten(), mean=[0.5], std=[0.25])(torch.ones(1, 1, 1, 2))
-        tensor([[2., 2.]])
-    """
+    """A module with the normalization of its images: x[B, C, H, W] -> module((x - mean) / std)."""
 
     mean: Tensor
     std: Tensor

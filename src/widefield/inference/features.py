@@ -142,9 +142,6 @@ class FeatureExtractor:
 
         One of another width than `dim` is fitted again. For other features than wide ones it is the
         same extractor.
-
-        Raises:
-            ValueError: an encoder without stages, or with fewer than `dim` features.
         """
         if self.kind != "wide":
             return self
@@ -172,9 +169,6 @@ class FeatureExtractor:
         """Return the extractor for images of another size; None for that of the encoder.
 
         Position embeddings of a vision transformer are resampled, as `adapt_encoder` does.
-
-        Raises:
-            ValueError: it is no size, or the encoder takes images of its own size alone.
         """
         if size is None:
             return self

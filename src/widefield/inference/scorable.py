@@ -19,10 +19,6 @@ def scorable(train: Dataset, test: Dataset) -> tuple[Dataset, Dataset]:
     Test labels become class ids of the training data. Left out, with a note each, are test examples
     of other classes, classes with fewer than two examples to fit on, labels of several that do not
     vary, and beside other tasks those that cannot be scored, or not on half of the test examples.
-
-    Raises:
-        ValueError: no task is left: the test data lack it or have none of its classes, fewer than
-            two classes are left, or a number or all labels do not vary.
     """
     tasks = (*train.labels, *train.targets)
     usable: dict[str, _Usable] = {}

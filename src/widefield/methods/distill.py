@@ -41,11 +41,6 @@ def teacher_rows(features: list[Tensor]) -> Tensor:
         r_i = concatenation over k of (h_ki - mean_k) / (|h_ki - mean_k| sqrt(K)),
 
     so that each teacher has the same weight in a cosine, whatever its scale.
-
-    Example:
-        >>> teacher_rows([torch.tensor([[0.0, 2.0], [2.0, 0.0]]), torch.tensor([[5.0], [7.0]])])
-        tensor([[-0.5000,  0.5000, -0.7071],
-                [ 0.5000, -0.5000,  0.7071]])
     """
     unit = [F.normalize(h.float() - h.float().mean(0), dim=1) for h in features]
     return torch.cat(unit, dim=1) / len(features) ** 0.5

@@ -44,13 +44,7 @@ def spectral_contrastive(z1: Rows, z2: Rows) -> Tensor:
 @checked
 @full_precision
 def in_ball(z: Rows, radius: Annotated[float, Gt(0)]) -> Tensor:
-    """Return the rows z [b, m], those longer than `radius` shortened to it.
-
-    Example:
-        >>> import torch
-        >>> in_ball(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 1.0).tolist()
-        [[0.6000000238418579, 0.800000011920929], [0.30000001192092896, 0.4000000059604645]]
-    """
+    """Return the rows z [b, m], those longer than `radius` shortened to it."""
     squared = z.square().sum(1, keepdim=True)
     # Clamped before the root: the gradient of a norm is 0 / 0 at a zero row.
     return z * (radius / squared.clamp_min(radius**2).sqrt())

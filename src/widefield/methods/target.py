@@ -13,15 +13,6 @@ class TargetNetwork(nn.Module):
     Its weights are an exponential moving average of the trained ones; its batch normalization has
     its own statistics. It is part of the state dict of the method.
 
-    Example:
-        >>> encoder, projector = nn.Linear(3, 2), nn.Linear(2, 2)
-        >>> target = TargetNetwork(encoder, projector)
-        >>> _ = nn.init.zeros_(projector.bias)
-        >>> target.update(encoder, projector, ema_decay=0.0)
-        >>> x = torch.rand(4, 3)
-        >>> torch.equal(target(x), projector(encoder(x)))
-        True
-
     Source: MoCo (He et al. 2020), equation 2; BYOL (Grill et al. 2020), equation 1.
     """
 

@@ -41,16 +41,7 @@ def adversary_log(adversary: torch.optim.Adam | None) -> dict[str, float | str]:
 
 @contextmanager
 def frozen_state(model: nn.Module) -> Iterator[None]:
-    """Context in which the loss of `model` leaves its state and gradients unchanged.
-
-    Example:
-        >>> norm = nn.BatchNorm1d(2)
-        >>> with frozen_state(norm):
-        ...     norm(torch.rand(4, 2)).requires_grad
-        False
-        >>> norm.running_mean, norm.weight.requires_grad
-        (tensor([0., 0.]), True)
-    """
+    """Context in which the loss of `model` leaves its state and gradients unchanged."""
     trained = [p for p in model.parameters() if p.requires_grad]
     methods = [part for part in model.modules() if isinstance(part, Method)]
     was_frozen = [method.frozen for method in methods]  # contexts may be nested

@@ -174,11 +174,7 @@ def _model(recipe: Recipe, encoder: nn.Module, method: Method) -> PretrainModel:
 
 
 def check_view_policy(views: Augmentation, method: Method, dataset: Dataset, names: str) -> None:
-    """Check that the policy `names` of views works with the method and the data of a run.
-
-    Raises:
-        ValueError: it does not.
-    """
+    """Check that the policy `names` of views works with the method and the data of a run."""
     if views.complementary_pairs and method.view_count < 2:
         raise ValueError(
             f"views {names!r} are two halves of an image, and this method takes one view of each: "
@@ -238,11 +234,7 @@ def build_run_encoder(recipe: Recipe, data: DataInfo, device: torch.device) -> E
 
 
 def fit_encoder(encoder: Encoder, dataset: Dataset, *, seed: int) -> None:
-    """Fit what a new encoder takes from data, on examples that are spread over all of `dataset`.
-
-    Raises:
-        ValueError: as `Encoder.fit`.
-    """
+    """Fit what a new encoder takes from data, on examples that are spread over all of `dataset`."""
     most = min(_FITTED_ON, max(1, _FITTED_BYTES // dataset.images[:1].nbytes))
     images = dataset.subset(dataset.spread_rows(most)).first_read().images
     encoder.fit(lambda: batches(images, _FITTED_BATCH, CPU), seed=seed)

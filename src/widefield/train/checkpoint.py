@@ -32,11 +32,7 @@ _EXTRA_STATE = "_extra_state"  # the key of `get_extra_state` in a state dict
 
 @contextmanager
 def disk_full_errors(path: Path, *, last: Path) -> Iterator[None]:
-    """Context of writing `path` that turns a full disk into a one-line error.
-
-    Raises:
-        ValueError: the disk is full.
-    """
+    """Context of writing `path` that turns a full disk into a one-line error."""
     try:
         yield
     except (OSError, DiskFullError) as error:
@@ -52,11 +48,7 @@ def disk_full_errors(path: Path, *, last: Path) -> Iterator[None]:
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write `state`, nested dicts and lists of numbers, strings and tensors, with a checksum.
-
-    Raises:
-        ValueError: the disk is full; an existing file is unchanged.
-    """
+    """Write `state`, nested dicts and lists of numbers, strings and tensors, with a checksum."""
 
     def write(tmp: Path) -> None:
         torch.save(state, tmp)
@@ -165,9 +157,6 @@ def load_sharded(path: Path, shard: Shard) -> dict[str, Any]:
 
     `world` is the number of ranks that saved it. If there are more or fewer now, the extra state of
     each module is {"shards": [...]}, one for each of those ranks.
-
-    Raises:
-        ValueError: a file is missing, truncated or not a checkpoint.
     """
     shared = load(path, torch.device("cpu"))
     world, step = shared.get("world"), shared.get("step")

@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_compile(recipe: "Recipe", device: torch.device) -> None:
-    """Check that the encoder of a run can be compiled as its settings say.
-
-    Raises:
-        ValueError: there is no GPU for CUDA graphs, no C++ compiler for code of a CPU, or the
-            settings exclude each other.
-    """
+    """Check that the encoder of a run can be compiled as its settings say."""
     mode = recipe.compile
     if mode == "reduce-overhead" and recipe.micro_batch is not None:
         raise ValueError(

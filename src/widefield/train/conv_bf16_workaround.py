@@ -17,13 +17,6 @@ def zero_padding_gradients(network: nn.Module, x: Tensor) -> None:
     Args:
         network: network with convolutions; its weights are not changed.
         x: a batch of the size that it will be trained on.
-
-    Example:
-        >>> conv = nn.Conv2d(1, 1, 3, padding=1, bias=False)
-        >>> zero_padding_gradients(conv, torch.zeros(1, 1, 1, 1))
-        >>> conv.weight.backward(torch.full((1, 1, 3, 3), float("nan")))
-        >>> int(conv.weight.grad.isnan().sum())
-        1
     """
     masks: dict[Conv, Tensor] = {}
 

@@ -30,13 +30,6 @@ class DistributedContext:
         device: kind of device to train on; each rank takes one of its own.
         precision: arithmetic of the encoder.
 
-    Raises:
-        ValueError: the environment variables of torchrun are invalid.
-
-    Example:
-        >>> ranks = DistributedContext(torch.device("cpu"), "32-true")
-        >>> ranks.shard.name, ranks.is_rank_zero, ranks.max(3), ranks.mean({"loss": 2.0})
-        ('0-of-1', True, 3, {'loss': 2.0})
     """
 
     def __init__(self, device: torch.device, precision: Precision) -> None:
@@ -94,11 +87,7 @@ class DistributedContext:
 
     @contextmanager
     def rank_failure_errors(self) -> Iterator[None]:
-        """Context that turns the failure of another rank into a one-line error.
-
-        Raises:
-            ValueError: another rank ended or did not answer.
-        """
+        """Context that turns the failure of another rank into a one-line error."""
         try:
             yield
         except RuntimeError as error:

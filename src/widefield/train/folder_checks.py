@@ -11,16 +11,7 @@ SETTINGS_FILE = "run.yaml"
 
 
 def check_empty(folder: Path) -> None:
-    """Check that a new run in `folder` would overwrite nothing.
-
-    Raises:
-        ValueError: the folder holds a run or other files.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     check_empty(Path(folder))
-    """
+    """Check that a new run in `folder` would overwrite nothing."""
     if os.path.lexists(folder / SETTINGS_FILE):
         raise ValueError(
             f"{folder} already holds a run: go on with {option('resume', True)}, or choose another "
@@ -31,11 +22,7 @@ def check_empty(folder: Path) -> None:
 
 
 def check_is_run(folder: Path) -> None:
-    """Check that a folder holds a run.
-
-    Raises:
-        ValueError: it has no `run.yaml`.
-    """
+    """Check that a folder holds a run."""
     if not (folder / SETTINGS_FILE).exists():
         raise ValueError(f"{folder} is not a run: it has no {SETTINGS_FILE}")
 

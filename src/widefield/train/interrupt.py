@@ -44,11 +44,7 @@ class StopRequest:
         self._release()
 
     def send_signal(self, number: int) -> None:
-        """Raise signal `number` again for the previous handler; 0 does nothing.
-
-        Raises:
-            KeyboardInterrupt: it is SIGINT, with Python's own handler.
-        """
+        """Raise signal `number` again for the previous handler; 0 does nothing."""
         if number:
             signal.raise_signal(number)
 

@@ -86,11 +86,7 @@ class Manifest:
         return np.asarray(self._read("digest")["digest"].to_numpy())
 
     def growth(self) -> Growth:
-        """Return when examples were added to the run.
-
-        Raises:
-            ValueError: the file is missing or damaged.
-        """
+        """Return when examples were added to the run."""
         metadata = self._read("path").schema.metadata or {}
         try:
             return Growth(**json.loads(metadata[_METADATA]))
@@ -98,11 +94,7 @@ class Manifest:
             raise ValueError(CHANGED_MESSAGE.format(self.file)) from error
 
     def checksum(self) -> str:
-        """Return the checksum of the file.
-
-        Raises:
-            ValueError: it is missing or not a manifest.
-        """
+        """Return the checksum of the file."""
         self._check_file()
         with self.file.open("rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()
@@ -111,9 +103,6 @@ class Manifest:
         """Return the same examples, those of the manifest first and in its order.
 
         Data without some of them are returned unchanged.
-
-        Raises:
-            ValueError: the examples have to be reordered, and there is no memory for a copy.
         """
         known = self.paths()
         row = {path: i for i, path in enumerate(dataset.paths)}
@@ -131,9 +120,6 @@ class Manifest:
         """Check examples and labels against the manifest; return the number of new ones after it.
 
         The data are in the order of the manifest; new examples need `allow_new`.
-
-        Raises:
-            ValueError: the data changed; the message names the first difference.
         """
         columns = {task: _column(task) for task in dataset.labels}
         used = self._read("path", "digest", labels=columns.values())

@@ -19,12 +19,8 @@ def learning_rates(
 ) -> Tensor:
     """Return the learning rate of steps 1..T, float64 [T]: warm-up, then half a cosine to zero.
 
-        lr_s = peak s / W                                   for s <= W
-        lr_s = peak (1 + cos(pi (s - W - 1) / (T - W))) / 2   after; peak if it is `constant`
-
-    Example:
-        >>> learning_rates(1.0, steps=4, warmup_steps=2)[:3].tolist()
-        [0.5, 1.0, 1.0]
+    lr_s = peak s / W                                   for s <= W
+    lr_s = peak (1 + cos(pi (s - W - 1) / (T - W))) / 2   after; peak if it is `constant`
     """
     warmup_steps = min(warmup_steps, steps)
     warm = torch.arange(1, warmup_steps + 1, dtype=torch.float64) / max(1, warmup_steps)

@@ -273,11 +273,7 @@ _CLASSES = {"wandb": "WandbLogger", "mlflow": "MLFlowLogger"}
 
 
 def check_logger(name: str) -> None:
-    """Check that a logger exists and that its package is installed.
-
-    Raises:
-        ValueError: it is unknown or not installed; the message says what to install.
-    """
+    """Check that a logger exists and that its package is installed."""
     check_name("logger", name, get_args(LoggerName))
     for package in (name, "lightning"):
         if importlib.util.find_spec(package) is None:

@@ -69,15 +69,6 @@ def train_to_predict(
         precision: precision of the encoder.
         progress: called after each step with the number of steps done and in all.
 
-    Raises:
-        ValueError: the loss became NaN or infinite.
-
-    Example:
-        >>> net = nn.Sequential(nn.Flatten(), nn.Linear(192, 8))
-        >>> images = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 3)).astype(np.uint8)
-        >>> trained = train_to_predict(net, images, torch.randn(60, 1), epochs=2)
-        >>> bool((trained[1].weight != net[1].weight).any())
-        True
     """
     device = device or torch.device("cpu")
     student = deepcopy(encoder)

@@ -26,10 +26,6 @@ def in_order(
 
     New examples follow those of the run, and are added at its last checkpoint. The warm-up is that
     of the run so far: half of all epochs at most, of which there may be more from now on.
-
-    Raises:
-        ValueError: a file of the run is missing or damaged, or the data of a run without a
-            checkpoint changed.
     """
     if not folder.has_checkpoint():
         if folder.manifest.file.exists():
@@ -67,10 +63,6 @@ def restore(run: PretrainRun, source: str | None) -> None:
     """Restore the last checkpoint of a run, and add the examples that are new.
 
     `source` is the data spec of the examples, None for arrays.
-
-    Raises:
-        ValueError: it is missing or damaged, run.yaml or the data changed since, or there are
-            fewer epochs than are finished.
     """
     folder, ranks, recipe = run.folder, run.ranks, run.recipe
     saved = load_sharded(folder.last_checkpoint, ranks.shard)

@@ -51,12 +51,7 @@ MAX_SAVE_SHARE = 0.05
 
 
 def checkpoint_interval(minutes: float, save_seconds: float) -> float:
-    """Return the seconds between two checkpoints, if saving one takes `save_seconds`.
-
-    Example:
-        >>> checkpoint_interval(1.0, save_seconds=0.1), checkpoint_interval(1.0, 9.0)
-        (60.0, 180.0)
-    """
+    """Return the seconds between two checkpoints, if saving one takes `save_seconds`."""
     return max(60 * minutes, save_seconds / MAX_SAVE_SHARE)
 
 

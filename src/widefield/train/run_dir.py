@@ -92,11 +92,7 @@ class RunFolder:
         return rows
 
     def has_checkpoint(self) -> bool:
-        """Return whether the run has a checkpoint; without one it was killed before its first.
-
-        Raises:
-            ValueError: it has none, but has trained.
-        """
+        """Return whether the run has a checkpoint; without one it was killed before its first."""
         folder = self.last_checkpoint.parent
         names = os.listdir(folder) if os.path.lexists(folder) else []
         if self.last_checkpoint.name in names:
@@ -198,9 +194,6 @@ class RunFolder:
         """Return the same examples and classes in the order of the run, then new ones.
 
         A new class may have a name that sorts before another.
-
-        Raises:
-            ValueError: as `Manifest.in_order`.
         """
         tasks = self.settings().get("tasks", {})
         return self.manifest.in_order(dataset).with_class_order(tasks)
@@ -226,22 +219,14 @@ class RunFolder:
             ) from None
 
     def identity(self, recipe: Recipe, manifest: Manifest) -> dict[str, Any]:
-        """Return what a resume must not change, for the checkpoint.
-
-        Raises:
-            ValueError: the manifest is missing.
-        """
+        """Return what a resume must not change, for the checkpoint."""
         # Through JSON, because tuples come back from a file as lists.
         values = json.loads(json.dumps(recipe.to_dict())).items()
         fixed = {name: value for name, value in values if name not in RESUME_SETTINGS}
         return {"recipe": fixed, "manifest": manifest.checksum()}
 
     def check_unchanged(self, recipe: Recipe, identity: Any) -> None:
-        """Check that `run.yaml` and the manifest are those of the checkpoint.
-
-        Raises:
-            ValueError: one was edited; the message names the setting.
-        """
+        """Check that `run.yaml` and the manifest are those of the checkpoint."""
         now = self.identity(recipe, self.manifest)
         if identity == now:
             return
@@ -256,11 +241,7 @@ class RunFolder:
 
 
 def load_recipe(file: Path) -> Recipe:
-    """Return the recipe in a `run.yaml`, which has every setting.
-
-    Raises:
-        ValueError: it cannot be read, or holds no recipe of this version.
-    """
+    """Return the recipe in a `run.yaml`, which has every setting."""
     values = read_settings(file)["recipe"]
     try:
         return Recipe.from_dict(values)
@@ -269,11 +250,7 @@ def load_recipe(file: Path) -> Recipe:
 
 
 def read_settings(file: Path) -> dict[str, Any]:
-    """Read a `run.yaml`.
-
-    Raises:
-        ValueError: it describes no run, or not one of this version.
-    """
+    """Read a `run.yaml`."""
     settings = read_yaml(file)
     if not isinstance(settings, dict) or not {"data", "recipe"} <= settings.keys():
         raise ValueError(f"{file} describes no run: data or recipe is missing")

@@ -75,14 +75,6 @@ def synchronize_batch_norm(model: nn.Module) -> None:
     Modules keep their parameters, buffers and names, so checkpoints are the same. In evaluation
     mode and in one process they compute as before. torch's own `SyncBatchNorm` needs a GPU.
 
-    Raises:
-        ValueError: a batch normalization is neither torch's nor timm's.
-
-    Example:
-        >>> net = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4))
-        >>> synchronize_batch_norm(net)
-        >>> type(net[1]).__name__, isinstance(net[1], nn.BatchNorm1d)
-        ('SyncBatchNorm1d', True)
     """
     for name, module in model.named_modules():
         if not isinstance(module, _BatchNorm) or isinstance(module, _Synchronized):

@@ -9,11 +9,7 @@ from widefield.core.cpus import usable_cpus
 
 
 def check_threads(threads: int | None) -> None:
-    """Check that there are as many cores.
-
-    Raises:
-        ValueError: there are fewer, or `threads` is below 1.
-    """
+    """Check that there are as many cores."""
     most = usable_cpus()
     if threads is not None and not 1 <= threads <= most:
         raise ValueError(f"threads is {threads}; expected 1 to {most}, the cores of this process")

@@ -34,17 +34,6 @@ def adapt_encoder(encoder: Encoder, form: Form) -> tuple[Encoder, tuple[str, ...
     Returns:
         The copy on the CPU, and a line for each change.
 
-    Raises:
-        ValueError: the weights of its architecture are for one size only.
-
-    Example:
-        >>> from widefield.encoders import build_encoder
-        >>> color = build_encoder("resnet-tiny", seed=0)
-        >>> gray, notes = adapt_encoder(color, Form(channels=1, size=(28, 28)))
-        >>> gray(torch.rand(2, 1, 28, 28)).shape
-        torch.Size([2, 128])
-        >>> notes
-        ('3 channels became 1: the first layer is summed over them',)
     """
     before = encoder.config
     config = adapted_config(before, form)

@@ -141,12 +141,7 @@ def check_weights(wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -
 
 
 def first_invalid(weights: Mapping[str, Tensor]) -> str | None:
-    """Return the name of the first tensor with NaN or infinity; None if there is none.
-
-    Example:
-        >>> first_invalid({"a": torch.ones(2), "b": torch.tensor([1.0, float("nan")])})
-        'b'
-    """
+    """Return the name of the first tensor with NaN or infinity; None if there is none."""
     for key, value in weights.items():
         if value.is_floating_point() and not bool(torch.isfinite(value.float()).all()):
             return key
@@ -267,15 +262,6 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
 
     Returns:
         Lines that leave `model` in evaluation mode; it expects normalized images.
-
-    Example:
-        >>> from widefield.encoders import encoder_config
-        >>> print(timm_snippet(encoder_config("mobilenetv3_small_050")))
-        import json, pathlib, safetensors.torch, timm, torch
-        config = json.loads(pathlib.Path("encoder.json").read_text())
-        model = timm.create_model(**config["timm"]).eval()
-        model.load_state_dict(safetensors.torch.load_file("encoder.safetensors"))
-        # Normalize images in [0, 1] first, channel by channel: (x - config["mean"]) / config["std"]
     """
     weights, settings = (json.dumps(file_stem + end) for end in (".safetensors", ".json"))
     if config.timm is None:

@@ -86,9 +86,6 @@ def load_foreign(
 
     Returns:
         The encoder, and the match.
-
-    Raises:
-        ValueError: the file cannot be read, or matches no architecture.
     """
     name, is_chosen, normalization = (architecture or "").partition("~")
     name, _, prefix = name.partition("#")
@@ -169,14 +166,6 @@ def load_module(module: nn.Module) -> Encoder:
     module is a network of one's own (`encoders/own.py`). The encoder normalizes images as
     `module_normalization` says, or as usual for these weights.
 
-    Raises:
-        ValueError: the weights are NaN or infinite, or the module does not return features [B, D].
-
-    Example:
-        >>> import timm
-        >>> module = timm.create_model("resnet18", num_classes=10)
-        >>> load_module(module).config.name
-        'resnet18'
     """
     tensors = {name: value.detach().cpu() for name, value in module.state_dict().items()}
     cfg = getattr(module, "pretrained_cfg", None)

@@ -106,11 +106,6 @@ def rename_to_timm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     Prefixes stay. Queries, keys and values are joined into one tensor, as in timm. Of CLIP models
     only the image encoder is renamed.
-
-    Example:
-        >>> names = ["vit.embeddings.patch_embeddings.projection.weight", "vit.layernorm.bias"]
-        >>> list(rename_to_timm(dict.fromkeys(names, torch.zeros(1))))
-        ['vit.patch_embed.proj.weight', 'vit.norm.bias']
     """
     for pattern, rules in KEY_MAPS:
         found = next((match for key in tensors if (match := re.search(pattern, key))), None)
@@ -142,12 +137,7 @@ ROTARY = {PERIODS, "storage_tokens"}
 
 
 def vit_prefixes(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Return the text before the names of each vision transformer, the longest first.
-
-    Example:
-        >>> vit_prefixes({"teacher.patch_embed.proj.weight": torch.zeros(1)})
-        ['teacher.']
-    """
+    """Return the text before the names of each vision transformer, the longest first."""
     found = [key.removesuffix(PATCHES) for key in tensors if key.endswith(PATCHES)]
     return sorted((p for p in found if not p or p.endswith(".")), key=len, reverse=True)
 

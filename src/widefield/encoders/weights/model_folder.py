@@ -213,9 +213,6 @@ def save_model_folder(
     `needs_entry`, once `register_with_timm` was called. The
     record of preprocessing is in `config.json`, and for squares of three channels in
     `preprocessor_config.json`, whose cut may differ by one pixel.
-
-    Raises:
-        ValueError: timm cannot build this encoder.
     """
     check_timm_support(encoder.config)
     weights = {key: value.contiguous() for key, value in encoder.backbone.state_dict().items()}

@@ -154,11 +154,6 @@ def module_normalization(module: nn.Module) -> tuple[Normalization | None, bool]
 
     It is that of its `pretrained_cfg`, as timm's modules have one and any other may have; a guess
     is ImageNet's for torchvision's modules, and None, images in [0, 1], for others.
-
-    Example:
-        >>> from torchvision import models
-        >>> module_normalization(models.resnet18(weights=None))
-        (((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)), True)
     """
     stated = _pair(getattr(module, "pretrained_cfg", None), "mean", "std")
     if stated is None and not type(module).__module__.startswith("torchvision."):

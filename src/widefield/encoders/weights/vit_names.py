@@ -59,9 +59,6 @@ def authors_arguments(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     DINOv3's features are the class token, and its files hold their periods in bfloat16. The
     LayerNorms of transformers' ViT have an eps of 1e-12. MoCo v3's small ViT has 12 heads. Networks
     that were fine-tuned after MAE normalize the average of their tokens, by `fc_norm`.
-
-    Raises:
-        ValueError: the periods of the positions are others than DINOv3's.
     """
     found: dict[str, Any] = {}
     for key, value in tensors.items():
@@ -96,12 +93,7 @@ def _periods(periods: Tensor) -> dict[str, str]:
 
 
 def with_arguments(name: str, arguments: Arguments) -> str:
-    """Return a name with further arguments; those that it has stay.
-
-    Example:
-        >>> with_arguments("vit_small_patch14_dinov2,depth=2", {"depth": 3, "num_heads": 1})
-        'vit_small_patch14_dinov2,depth=2,num_heads=1'
-    """
+    """Return a name with further arguments; those that it has stay."""
     has = {part.partition("=")[0] for part in name.split(",")}
     return ",".join([name, *(f"{k}={v}" for k, v in arguments.items() if k not in has)])
 
