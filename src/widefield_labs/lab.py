@@ -56,12 +56,7 @@ class Check:
 
 
 def close(claim: str, measured: float, predicted: float, tolerance: float) -> Check:
-    """Predict a value, up to an absolute `tolerance`.
-
-    Example:
-        >>> close("a half of the tosses are heads", 0.52, 0.5, tolerance=0.03).holds
-        True
-    """
+    """Predict a value, up to an absolute `tolerance`."""
     return Check(
         claim=claim, measured=float(measured), predicted=float(predicted), tolerance=tolerance
     )
@@ -216,16 +211,7 @@ class Lab:
         }
 
     def run(self, *, scale: Scale = "default", seed: int = 0, **parameters: Any) -> Result:
-        """Measure, and set the predictions beside the measurements.
-
-        Raises:
-            ValueError: an unknown parameter, or a value outside its range.
-
-        Example:
-            >>> from widefield_labs import LABS
-            >>> LABS["multistep"].run(scale="tiny").verdict
-            'holds'
-        """
+        """Measure, and set the predictions beside the measurements."""
         known = self.parameters
         for name in parameters:
             check_name(f"parameter of {self.name}", name, tuple(known))

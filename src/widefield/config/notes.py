@@ -49,7 +49,6 @@ def notes_on(
 
 
 def _without_effect(recipe: Recipe, overrides: Collection[str]) -> Iterator[str]:
-    """Yield a note on each setting of the user that changes nothing."""
     if recipe.init is None:
         for name in _OF_INIT:
             if name in overrides:
@@ -76,7 +75,6 @@ def _without_effect(recipe: Recipe, overrides: Collection[str]) -> Iterator[str]
 
 
 def _on_method(recipe: Recipe, overrides: Collection[str]) -> str:
-    """Return the note on the default method."""
     name = recipe.method.name
     if "teacher" in overrides:
         reason = f"the default with {option('teacher')}"
@@ -136,7 +134,6 @@ def _on_start(recipe: Recipe, overrides: Collection[str]) -> str:
 
 
 def _on_batch(recipe: Recipe) -> str:
-    """Return the note on a batch size below the default."""
     if recipe.batch_size == Recipe.batch_size:
         return ""
     return (

@@ -189,7 +189,6 @@ def settings_by_name() -> dict[str, list[str]]:
 def _check_setting(
     name: str, method: MethodConfig, views: ViewSettings, encoder: EncoderSettings
 ) -> None:
-    """Check that `method`, `views` or `encoder` has a setting."""
     if name in {**method.flat(), **views.flat(), **encoder.flat()}:
         return
     known = settings_by_name()

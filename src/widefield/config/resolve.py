@@ -136,16 +136,7 @@ def check(
     planted: Collection[str] = (),
     init: Encoder | None = None,
 ) -> Recipe:
-    """Return the settings before data are opened; the first part of `resolve`.
-
-    Raises:
-        ValueError: settings do not fit the recipe, each other, or the initial weights.
-
-    Example:
-        >>> check("default", {"epochs": 3, "warmup_epochs": 3})
-        Traceback (most recent call last):
-        ValueError: warmup_epochs is 3 and the run has 3 epochs: give more epochs or a shorter ...
-    """
+    """Return the settings before data are opened; the first part of `resolve`."""
     overrides = without_auto(overrides)
     if isinstance(recipe, Recipe):
         result = recipe.changed(overrides)
@@ -185,7 +176,6 @@ def _unset(recipe: str | Recipe, overrides: Mapping[str, Any]) -> frozenset[str]
 
 
 def _check_combination(recipe: Recipe, overrides: Mapping[str, Any]) -> None:
-    """Check settings that exclude each other."""
     if "warmup_epochs" in overrides and recipe.warmup_epochs >= recipe.epochs:
         raise ValueError(
             f"{option('warmup_epochs')} is {recipe.warmup_epochs:g} and the run has "
@@ -225,7 +215,6 @@ def _with_init(recipe: Recipe, named: Collection[str], init: Encoder) -> Recipe:
 
 
 def _with_default_method(recipe: Recipe, overrides: Mapping[str, Any], per_epoch: int) -> Recipe:
-    """Return the recipe with the default method for its epochs and steps, and the overrides."""
     method = method_for(
         epochs=recipe.epochs, init=recipe.init, overrides=overrides, steps_per_epoch=per_epoch
     )

@@ -156,7 +156,6 @@ def _check_one_stem(name: str, stem: Stem, *, zero_init_last: bool) -> None:
 def _timm_arguments(
     name: str, model: str, changed: dict[str, Any], *, channels: int, zero_init_last: bool
 ) -> dict[str, Any]:
-    """Return the arguments of `timm.create_model` but those of the stem."""
     arguments = dict(VARIANTS.get(model) or {"model_name": timm_name(model)})
     arguments |= {"pretrained": False, "num_classes": 0, "in_chans": channels}
     family = timm_module(arguments["model_name"])

@@ -122,9 +122,6 @@ class PatchDictionary(nn.Module):
         """Fit the dictionary on patches of normalized inputs x[n, C, H, W], up to 60,000 in all.
 
         The result depends on inputs and seed, not on the number of threads.
-
-        Raises:
-            ValueError: the inputs contain NaN or infinity.
         """
         # The last bits of sums over patches depend on the threads, and assignments on these.
         with limited_threads(1), torch.no_grad():

@@ -51,9 +51,6 @@ class DictionaryNet(nn.Module):
         Args:
             batches: returns the same inputs at each call.
             seed: seed of the places of patches and of the first centers.
-
-        Raises:
-            ValueError: the inputs contain NaN or infinity.
         """
         self.dictionary.fit(batches(), seed=seed)
         self.kept.fit(self.dictionary(x) for x in batches())

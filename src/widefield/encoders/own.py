@@ -110,7 +110,6 @@ def classifier_note(name: str, module: nn.Module, channels: int = 3) -> tuple[st
 
 
 def _is_classifier(module: nn.Module, channels: int) -> bool:
-    """Return whether the outputs of a module are those of a layer for ImageNet's classes."""
     layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     if not any(layer.weight.shape[0] == _IMAGENET_CLASSES for layer in layers):
         return False
@@ -213,7 +212,6 @@ def _of_file(spec: str) -> OwnNetwork:
 
 
 def _executed(file: Path, digest: str) -> Any:
-    """Return the module of a file, executed as an import does."""
     name = f"{file.stem}_{digest[:8]}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None

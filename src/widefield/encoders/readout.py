@@ -224,7 +224,6 @@ def source_features(
 
 
 def _needed(stages: Sequence[EncoderStage], sources: Sequence[Source]) -> tuple[EncoderStage, ...]:
-    """Return the stages that the sources are maps of."""
     known = {stage.name: stage for stage in stages}
     names = dict.fromkeys(source.stage for source in sources if source.stage != DICTIONARY)
     for name in names:

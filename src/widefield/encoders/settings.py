@@ -36,13 +36,7 @@ class EncoderSettings(Settings):
 
     @classmethod
     def of(cls, config: EncoderConfig) -> Self:
-        """Return the settings that build the architecture of `config`.
-
-        Example:
-            >>> from widefield.encoders import build_encoder
-            >>> EncoderSettings.of(build_encoder("resnet18", zero_init_last=False, seed=0).config)
-            EncoderSettings(name='resnet18', stem='small', zero_init_last=False)
-        """
+        """Return the settings that build the architecture of `config`."""
         zero_init_last = (config.timm or {}).get("zero_init_last", True) is not False
         return cls(name=config.name, stem=cast(Stem, config.stem), zero_init_last=zero_init_last)
 
@@ -82,12 +76,7 @@ class EncoderSettings(Settings):
         return _width(self, inputs.channels, as_size(inputs.image_size), inputs.rate)
 
     def build(self, inputs: InputSpec = COLOR_32, *, seed: int) -> Encoder:
-        """Build the encoder for such examples on the CPU, its weights drawn from `seed`.
-
-        Raises:
-            ValueError: the name is unknown or `auto`, the encoder has no such stem or no residual
-                blocks, or sizes and statistics do not fit together.
-        """
+        """Build the encoder for such examples on the CPU, its weights drawn from `seed`."""
         if self.name == "auto":
             raise ValueError(
                 "the encoder 'auto' depends on the device: call resolved(device) first, or name "
@@ -108,7 +97,6 @@ def _width(settings: EncoderSettings, channels: int, image_size: Size, rate: int
 
 
 def _infer_dim(build: Callable[[Size], Encoder], size: Size) -> int:
-    """Return D, the width of the features of images of `size`, without drawing any weights."""
     result = _try_size(build, size)
     if not isinstance(result, str):
         return result.dim

@@ -171,7 +171,6 @@ def _timm_network(encoder: nn.Module) -> tuple[str, nn.Module]:
 
 
 def _timm_modules(path: str, network: nn.Module) -> list[str]:
-    """Return the submodules that timm lists as stages; none for networks of others."""
     info = getattr(network, "feature_info", [])
     entries = getattr(info, "info", info)
     names = [entry["module"] for entry in entries if isinstance(entry, Mapping)]
@@ -215,7 +214,6 @@ def _stage_names(modules: Sequence[str]) -> dict[str, str]:
 def _laid_out(
     network: nn.Module, name: str, module: str, output: Any, size: tuple[int, ...]
 ) -> EncoderStage:
-    """Return the stage of a submodule of `network`, with the layout of its output."""
     x = _tensor(output)
     if x.ndim == 4:
         last = getattr(network, "output_fmt", "NCHW") == "NHWC"

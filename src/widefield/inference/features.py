@@ -93,7 +93,6 @@ class FeatureExtractor:
     """Take pooled features in place of wide ones of an encoder without stages."""
 
     def __post_init__(self) -> None:
-        """Check that there is a projector, if it is needed."""
         if self.kind == "projected" and self.projector is None:
             raise ValueError(
                 f"{self.name} has no projector, as a run keeps one beside its encoder: take "
@@ -127,9 +126,6 @@ class FeatureExtractor:
         Two examples are encoded first; then `on_note` is called with each of `notes`, by default
         those of the encoder and of the data. Long work comes last: for wide features, the readout
         is fitted on `dataset`.
-
-        Raises:
-            ValueError: as `check` and `with_readout`.
         """
         # In this order an input that cannot work is refused before anything is printed, and notes
         # are read while the work goes on.
@@ -220,9 +216,6 @@ class FeatureExtractor:
         """Open data in the form that the encoder expects, or else in that of the dataset `like`.
 
         The form of `like` fills in what the encoder leaves open.
-
-        Raises:
-            ValueError: data that cannot be read, or of another kind or other channels.
         """
         form = self.form
         if self.kind == "wide" and self.readout is not None:
@@ -268,11 +261,7 @@ class FeatureExtractor:
             raise ValueError(f"{mismatch}: give {self.form.kind}, or another encoder")
 
     def build(self, images: np.ndarray) -> nn.Module:
-        """Return the module x[B, C, H, W] -> h[B, D] for `images` [n, H, W, C].
-
-        Raises:
-            ValueError: the features before pooling are not accessible.
-        """
+        """Return the module x[B, C, H, W] -> h[B, D] for `images` [n, H, W, C]."""
         if self.architecture is not None:
             encoder: nn.Module = build_untrained(self.architecture, images, seed=0)
         elif self.encoder is not None:

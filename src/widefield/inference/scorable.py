@@ -103,7 +103,6 @@ def _usable(train: Dataset, test: Dataset, task: str) -> _Usable:
 def _with_usable(
     train: Dataset, test: Dataset, usable: Mapping[str, _Usable]
 ) -> tuple[Dataset, Dataset]:
-    """Return the examples that are usable for each task."""
     fitted, scored = (np.ones(len(half), dtype=bool) for half in (train, test))
     for fit, score, _, _ in usable.values():
         fitted &= fit

@@ -114,10 +114,6 @@ def open_train_test(
             there are fewer, to score on.
         seed: seed of planted features, but those of a run's own data.
         quiet: show no progress.
-
-    Raises:
-        ValueError: invalid input, fewer than two classes, or a class with fewer than two examples
-            to fit on.
     """
     group = own_group(extractor, data, group, labels=labels)
     options = OpenOptions(

@@ -100,7 +100,6 @@ class Distill(Method):
         self.dim = shape.out_dim(encoder_dim)
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-        """Return the distance of the projection of the one view from the rows of the batch."""
         (view,) = views
         z = self.projector(encoder(view))
         return Loss(feature_cosine(z, to_device(self.rows(index), z.device).to(z.dtype)))

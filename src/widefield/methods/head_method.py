@@ -54,7 +54,6 @@ class HeadConfig(Settings):
     """Keep a second moment for each element of a row, or one for the whole row."""
 
     def __post_init__(self) -> None:
-        """Check every field."""
         super().__post_init__()
         if self.optimizer == "sgd" and self.second_moment == "row":
             raise ValueError("second_moment row is for rows by adamw: sgd has none, leave it out")

@@ -107,12 +107,6 @@ def projector(in_dim: int, *, layers: int, width: int, out_dim: int, batch_norm:
     `batch_norm` normalizes each hidden layer before its ReLU, as SimCLR's public code does; the
     S-DIET paper has none. Features are taken before this head. Without layers it is the identity.
 
-    Raises:
-        ValueError: it needs more memory than this machine has.
-
-    Example:
-        >>> len(projector(128, layers=3, width=512, out_dim=64, batch_norm=False))
-        5
 
     Source: S-DIET (2025), section 5.1.2; SimCLR (Chen et al. 2020), section 4.2.
     """
@@ -151,10 +145,6 @@ def projection_std(z: Tensor) -> Tensor:
 
     Mean over dimensions of the deviation of z / |z| over the batch, times sqrt(m). A projector can
     collapse while the features before it have not; losses that allow it log this number.
-
-    Example:
-        >>> float(projection_std(torch.ones(8, 4)))
-        0.0
 
     Source: SimSiam (Chen & He 2021), section 4.1.
     """

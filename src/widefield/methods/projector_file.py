@@ -69,7 +69,6 @@ def load_projector(folder: str | Path) -> Projector | None:
 
 
 def _checked(arguments: Any) -> dict[str, Any]:
-    """Return valid arguments of `projector`."""
     smallest = {"in_dim": 1, "layers": 0, "width": 1, "out_dim": 1}
     if not isinstance(arguments, dict) or arguments.keys() != {*smallest, "batch_norm"}:
         raise ValueError("its shape has other fields")

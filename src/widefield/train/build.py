@@ -99,17 +99,6 @@ def build(
         folder: folder for files of the method.
         targets: features of teachers for every example, where the method has teachers.
 
-    Raises:
-        ValueError: settings, views and data do not fit together.
-
-    Example:
-        >>> from widefield.methods import METHODS
-        >>> labels = {"class": torch.arange(64) % 2}
-        >>> data = DataInfo(examples=64, image_size=16, labels=labels)
-        >>> recipe = Recipe(method=METHODS["simclr"](), epochs=2, batch_size=32)
-        >>> state = build(recipe, data, device=torch.device("cpu"))
-        >>> len(state.rates)
-        4
     """
     _check_batch_size(recipe, shard)
     # The encoder comes first: views of sounds have its front end, and the method its width.
@@ -193,7 +182,6 @@ def check_view_policy(views: Augmentation, method: Method, dataset: Dataset, nam
 
 
 def _check_batch_size(recipe: Recipe, shard: Shard) -> None:
-    """Check that a batch has several examples where the method needs them."""
     settings = recipe.method.flat()
     gather = settings.get("gather_distributed")  # None for methods that contrast no examples
     group_size = recipe.batch_size if gather else recipe.batch_size // shard.world
@@ -210,7 +198,6 @@ def _check_batch_size(recipe: Recipe, shard: Shard) -> None:
 def _check_micro_batch(
     recipe: Recipe, encoder: nn.Module, data: DataInfo, device: torch.device
 ) -> None:
-    """Check that the encoder can be trained on one example at a time if `micro_batch` is 1."""
     if recipe.micro_batch != 1:
         return
     trial = copy.deepcopy(encoder).train()

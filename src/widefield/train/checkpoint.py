@@ -91,7 +91,6 @@ _HASH_BYTES = len(_HASH_PREFIX) + 32
 
 
 def _append_hash(path: Path) -> None:
-    """Append the checksum to an archive without a comment."""
     with path.open("r+b") as file:
         file.seek(-2, os.SEEK_END)
         assert file.read(2) == b"\0\0", "torch has written a comment"
@@ -102,7 +101,6 @@ def _append_hash(path: Path) -> None:
 
 
 def _check_hash(path: Path) -> None:
-    """Check that a file is bit by bit as `save` wrote it."""
     if not path.is_dir():  # opening a folder raises its own error
         check_plain_file(path, largest=sys.maxsize)
     with path.open("rb") as file:
@@ -170,7 +168,6 @@ def load_sharded(path: Path, shard: Shard) -> dict[str, Any]:
 
 
 def _merge(shared: dict[str, Any], files: list[Path], shard: Shard) -> dict[str, Any]:
-    """Return the shared state with this rank's part of `files`, one for each rank that saved."""
     cpu, world = torch.device("cpu"), len(files)
     if world == shard.world:
         part = load(files[shard.rank], cpu)

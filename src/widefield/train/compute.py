@@ -17,13 +17,6 @@ class Compute:
         device: of weights and batches.
         precision: arithmetic of the forward pass; weights and gradients stay float32.
         world: processes that take the step together; gradients are their means.
-
-    Example:
-        >>> compute = Compute(torch.device("cpu"), "bf16-mixed")
-        >>> with compute.autocast():
-        ...     torch.ones(2, 2) @ torch.ones(2, 2)
-        tensor([[2., 2.],
-                [2., 2.]], dtype=torch.bfloat16)
     """
 
     device: torch.device

@@ -40,7 +40,6 @@ class StopRequest:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Restore the previous handlers."""
         self._release()
 
     def send_signal(self, number: int) -> None:

@@ -33,9 +33,6 @@ class Trainer:
             epochs: when to stop, counted from the run's beginning.
             on_step: called after every step; an exception stops the run.
             on_epoch: called after every epoch.
-
-        Raises:
-            ValueError: the loss of an epoch is not finite.
         """
         state = self.state
         while state.epoch < epochs:
@@ -52,7 +49,6 @@ class Trainer:
             on_epoch(metrics)
 
     def _epoch(self) -> Iterator[StepMetrics]:
-        """Take the remaining steps of the current epoch."""
         state, loader = self.state, self.loader
         heads = [head.storage for head in state.heads]
         order = [torch.from_numpy(index) for index in loader.order(state.epoch, state.epoch_step)]

@@ -173,7 +173,6 @@ class Manifest:
         )
 
     def _check_file(self) -> None:
-        """Check that the file exists and ends as a Parquet file does."""
         if not self.file.is_file():
             raise ValueError(f"{self.file} is missing, the list of the run's examples: restore it")
         with self.file.open("rb") as file:

@@ -30,9 +30,6 @@ class CompiledEncoder(nn.Module):
         encoder: x[B, C, H, W] -> h[B, D]; it is not changed, and computes as before itself.
         mode: `default`, or `reduce-overhead` for CUDA graphs.
 
-    Raises:
-        ValueError: by the first batch: torch cannot compile the encoder.
-
     Source: PyTorch 2 (Ansel et al. 2024).
     """
 
@@ -92,7 +89,6 @@ class PretrainModel(nn.Module):
             target.encode_by(self._wrapped)
 
     def _wrapped(self, encoder: nn.Module) -> nn.Module:
-        """Return a module of the same features, which encodes as the settings say."""
         if self.compile_mode != "none":
             encoder = CompiledEncoder(encoder, mode=self.compile_mode)
         if self.micro_batch is not None:

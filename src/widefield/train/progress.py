@@ -86,12 +86,10 @@ class ProgressBar:
         self._line_log = LineLog(console, done=done)
 
     def __enter__(self) -> Self:
-        """Show the bar."""
         self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Stop updating the bar."""
         self._bar.stop()
 
     def step(self, metrics: StepMetrics) -> None:
@@ -251,13 +249,11 @@ def _read_rows(path: Path) -> list[dict[str, str] | None]:
 
 
 def _free_name(folder: Path) -> Path:
-    """Return an unused path for a damaged log."""
     names = (folder / f"metrics.damaged{number}.csv" for number in ("", *range(2, 10**6)))
     return next(path for path in names if not os.path.lexists(path))
 
 
 def _is_valid(row: dict[str, str]) -> bool:
-    """Return whether a row has a value for each column, an epoch, and valid numbers."""
     try:
         if None in row or None in row.values() or int(row["epoch"]) < 1:
             return False

@@ -51,7 +51,6 @@ def _finish_growth(folder: RunFolder) -> None:
 
 
 def _shared(folder: RunFolder) -> dict[str, Any]:
-    """Return the shared part of the last checkpoint."""
     saved = load(folder.last_checkpoint, torch.device("cpu"), mapped=True)
     run, counts = saved.get("run"), (saved.get("epoch"), saved.get("step"))
     if not isinstance(run, dict) or not all(type(count) is int for count in counts):

@@ -82,7 +82,6 @@ class Pretrained(TabularResult):
     """Folder of the trained encoder, if it is worse than the initial one and `encoder` is that."""
 
     def __fspath__(self) -> str:
-        """Return the folder of the run."""
         return str(self.run)
 
     def tables(self) -> list[ResultTable]:
@@ -263,7 +262,6 @@ class PretrainRun:
         return self._result()
 
     def _result(self) -> Pretrained:
-        """Return what the run hands over, and how it went."""
         return Pretrained(
             run=self.folder.path,
             encoder=self._best(),
@@ -305,11 +303,9 @@ class PretrainRun:
             raise Stop
 
     def _count(self, metrics: StepMetrics) -> None:
-        """Count the images and seconds of an epoch or a part of it."""
         self.images, self.seconds = self.images + metrics.images, self.seconds + metrics.seconds
 
     def _end_epoch(self, metrics: StepMetrics) -> None:
-        """Log an epoch, and save a checkpoint and the encoder if they are due."""
         recipe, epoch = self.recipe, self.state.epoch
         self._count(metrics)
         is_last = epoch == recipe.epochs
@@ -375,7 +371,6 @@ class PretrainRun:
         self.monitor.take(encoder, share)
 
     def _save_readout(self, encoder: Encoder) -> None:
-        """Fit the wide readout of `encoder` on the training data, and write it."""
         self.print_line("fitting: wide features")
         try:
             readout = fit_on_dataset(encoder, self.dataset, device=self.monitor.device)

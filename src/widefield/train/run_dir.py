@@ -73,11 +73,7 @@ class RunFolder:
         return (kept if kept.exists() else self._draft("teacher")) / "rows.npy"
 
     def targets(self, examples: int) -> NDArray[Any] | None:
-        """Return the features of teachers, mapped from disk; None for a run without teachers.
-
-        Raises:
-            ValueError: the file is damaged, or of another number of examples.
-        """
+        """Return the features of teachers, mapped from disk; None for a run without teachers."""
         if not self.targets_file.exists():
             return None
         try:
@@ -173,20 +169,12 @@ class RunFolder:
         write_atomically(self.settings_file, lambda tmp: tmp.write_text(text, encoding="utf-8"))
 
     def settings(self) -> dict[str, Any]:
-        """Read `run.yaml`.
-
-        Raises:
-            ValueError: this is not the folder of a run, or of another version.
-        """
+        """Read `run.yaml`."""
         check_is_run(self.path)
         return read_settings(self.settings_file)
 
     def recipe(self) -> Recipe:
-        """Return the resolved recipe of the run.
-
-        Raises:
-            ValueError: `run.yaml` does not hold a recipe of this version.
-        """
+        """Return the resolved recipe of the run."""
         check_is_run(self.path)
         return load_recipe(self.settings_file)
 
@@ -203,11 +191,7 @@ class RunFolder:
         return self.settings().get("group")
 
     def form(self) -> Form:
-        """Return the form of the run's examples.
-
-        Raises:
-            ValueError: `run.yaml` has no valid form.
-        """
+        """Return the form of the run's examples."""
         settings = self.settings()
         if "form" not in settings:
             raise ValueError(f"{self.settings_file}: form is missing: restore the file")

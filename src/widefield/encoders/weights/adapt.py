@@ -87,7 +87,6 @@ def adapted_config(before: EncoderConfig, form: Form) -> EncoderConfig:
 
 
 def _with_channels(weight: Tensor, channels: int) -> Tensor:
-    """Return the weights [K, C, h, w] of a first layer for another number of channels."""
     before = weight.shape[1]
     if channels == 1:
         return weight.sum(1, keepdim=True)
@@ -97,7 +96,6 @@ def _with_channels(weight: Tensor, channels: int) -> Tensor:
 def _resized(
     name: str, value: Tensor, shape: Sequence[int], before: Encoder, after: Encoder
 ) -> tuple[Tensor, str]:
-    """Return a tensor for images of another size, and a note on the change."""
     if value.ndim == 4 and value.shape[:2] == shape[:2]:
         (h, w), (height, width) = value.shape[2:], shape[2:]
         note = f"patches of {h}x{w} pixels became {height}x{width}: resampled"

@@ -220,7 +220,6 @@ def _renamed(tensors: Mapping[str, Tensor], prefix: str, rules: Rules) -> dict[s
 
 
 def _merged(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Join queries, keys and values of each layer."""
     merged = dict(tensors)
     for key in tensors:
         prefix, middle, end = key.rpartition("attn.query.")

@@ -180,7 +180,6 @@ def _mismatch(best: WeightMatch) -> str:
 
 
 def _remedy(best: WeightMatch, *, chosen: bool) -> str:
-    """Return what the user may do about a file that does not match."""
     if not best.unused and all("running_" in name for name in best.random):
         return "save the statistics of its batch normalization too, as state_dict() does"
     if chosen:

@@ -82,7 +82,6 @@ def load_model_folder(folder: Path) -> tuple[Encoder, WeightMatch]:
 
 
 def _best_of(weights: Path, configs: Sequence[EncoderConfig]) -> tuple[Encoder, WeightMatch]:
-    """Load the encoder of the configuration that matches the weights best."""
     tensors = read_tensors(weights)
     best = best_match(weights, tensors, [architecture_spec(c.name, c) for c in configs])
     return load_matched(tensors, best), best
@@ -143,7 +142,6 @@ def _load_transformers(
 
 
 def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[EncoderConfig]:
-    """Return the possible configurations: with both stems, and our variants."""
     inputs = _inputs(folder, values)
     variants = [
         variant for variant, arguments in VARIANTS.items() if arguments["model_name"] == name

@@ -65,7 +65,6 @@ def stated_normalization(path: Path) -> Normalization | None:
 
 
 def _of_transformers(values: Mapping[str, Any]) -> Normalization | None:
-    """Return the normalization of an image processor of transformers, for images in [0, 1]."""
     if not values:
         return None
     if values.get("do_normalize", True) is False:

@@ -54,14 +54,12 @@ class _Placeholder:
     """Placeholder for any class or function that a file names; it does nothing."""
 
     def __new__(cls, *args: object) -> "_Placeholder":
-        """Ignore the arguments of the object."""
         return super().__new__(cls)
 
     def __init__(self, *args: object) -> None:
         pass
 
     def __call__(self, *args: object) -> "_Placeholder":
-        """Return itself, in place of calling a function or method."""
         return self
 
     def __setstate__(self, state: object) -> None:

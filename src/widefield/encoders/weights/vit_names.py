@@ -115,7 +115,6 @@ def vit_names(tensors: Mapping[str, Tensor], known: Arguments) -> list[str]:
 
 
 def _vit_name(tensors: Mapping[str, Tensor], known: Arguments) -> str | None:
-    """Return the name of one vision transformer, None if its kind is not known."""
     gate = "_g" if "blocks.0.mlp.fc1_g.weight" in tensors else ""
     first = tensors.get(f"blocks.0.mlp.fc1{gate}.weight")
     second = tensors.get("blocks.0.mlp.fc2.weight")
