@@ -206,11 +206,7 @@ def _outcomes(source: _Source, *, grade: TrainTest, options: AuditOptions) -> di
 
 
 def check_trainable(extractor: FeatureExtractor, sample: NDArray[Any]) -> None:
-    """Check that a module can be trained; otherwise its ceiling would be the module itself.
-
-    Raises:
-        ValueError: autograd computes no gradient for `sample`, images [n, H, W, C].
-    """
+    """Check that a module can be trained; otherwise its ceiling would be the module itself."""
     module = extractor.encoder
     if module is None or isinstance(module, Encoder):  # always trainable
         return
@@ -242,12 +238,7 @@ def _passes_gradient(module: nn.Module, sample: NDArray[Any]) -> bool:
 
 
 def probe_tasks(features: FeatureFunction, data: TrainTest, *, seed: int = 0) -> dict[str, Outcome]:
-    """Fit a linear probe and a kNN vote to the training images, and score the test images.
-
-    Raises:
-        ValueError: a task with fewer than two classes, a class with one example, features that
-            are not finite, or not one row for each image.
-    """
+    """Fit a linear probe and a kNN vote to the training images, and score the test images."""
     train_h, test_h = features(data.train.inputs), features(data.test.inputs)
     return score(train_h, data.train, test_h, data.test, seed=seed)
 

@@ -56,11 +56,7 @@ def open_other(
 
 
 def checkpoints_of(extractor: FeatureExtractor) -> dict[int, Path]:
-    """Return epoch -> folder of the encoder after it.
-
-    Raises:
-        ValueError: the encoder is of no run, or its run has no checkpoints.
-    """
+    """Return epoch -> folder of the encoder after it."""
     if extractor.run is None:
         raise ValueError(
             f"{extractor.name} is not a widefield run and has no checkpoints: leave "
@@ -76,12 +72,7 @@ def checkpoints_of(extractor: FeatureExtractor) -> dict[int, Path]:
 
 
 def checked(subject: Subject, *, max_examples: int | None, on_note: OnNote | None) -> Subject:
-    """Check everything, send the notes, and fit the wide readouts.
-
-    Raises:
-        ValueError: too few examples, a plant that the data cannot have, encoders of other data, or
-            an encoder that has no features or cannot be trained.
-    """
+    """Check everything, send the notes, and fit the wide readouts."""
     data, options = subject.data, subject.options
     _check_data(subject, max_examples=max_examples)
     if subject.other is not None:

@@ -127,11 +127,7 @@ class Audit(TabularResult):
 
 
 def read_findings(path: str | Path) -> list[str]:
-    """Return the verdict on each task as a sentence, from the JSON of `widefield audit --json`.
-
-    Raises:
-        ValueError: there is no such file, or it holds no audit.
-    """
+    """Return the verdict on each task as a sentence, from the JSON of `widefield audit --json`."""
     check_plain_file(Path(path), largest=LARGEST)
     try:
         values = json.loads(Path(path).read_text(encoding="utf-8"))

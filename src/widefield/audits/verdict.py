@@ -100,15 +100,7 @@ class TaskAudit:
         return float("nan") if self.learned is None else self.learned
 
     def difference_from(self, other: "TaskAudit") -> PairedDifference:
-        """Return the paired difference of accuracy from another encoder, on the same examples.
-
-        Example:
-            >>> none, all_ = (Outcome(values=np.full(100, hit)) for hit in (False, True))
-            >>> floors = {"pixels": none}
-            >>> before, after = (audit_task("a", x, floors, x, classes=2) for x in (none, all_))
-            >>> after.difference_from(before).verdict
-            'higher'
-        """
+        """Return the paired difference of accuracy from another encoder, on the same examples."""
         return self.outcome().minus(other.outcome())
 
     def line(self) -> str:
@@ -165,11 +157,6 @@ def audit_task(
     """Return the verdict on one task, from probes that were scored on the same test examples.
 
     Without `stages` and `wide`, the outcome of the wide readout, no feature is hidden or lost.
-
-    Example:
-        >>> half, all_, none = (Outcome(values=np.arange(400) % 10 < n) for n in (5, 10, 1))
-        >>> audit_task("shape", half, {"pixels": none}, all_, classes=3).verdict
-        'weakened'
     """
     floor_of = max(floors, key=lambda name: floors[name].value)
     floor = floors[floor_of]
@@ -290,11 +277,6 @@ def _numbered(groups: NDArray[np.int64]) -> str:
 
 
 def packed(values: NDArray[Any]) -> str:
-    """Return booleans [n] as bits, or numbers as float32, in base 64.
-
-    Example:
-        >>> packed(np.ones(8, bool))
-        '/w=='
-    """
+    """Return booleans [n] as bits, or numbers as float32, in base 64."""
     array = np.packbits(values) if values.dtype == np.bool_ else values.astype("<f4")
     return base64.b64encode(array.tobytes()).decode()

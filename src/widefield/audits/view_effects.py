@@ -186,18 +186,6 @@ def explain(
         seed: seed of the views, the probes and the bootstrap.
         untrained: untrained modules x[B, C, H, W] -> h[B, D] beside pixels; by default the
             untrained architecture.
-
-    Example:
-        >>> import numpy as np
-        >>> from widefield.inference.open_encoder import open_encoder
-        >>> from widefield.inference.splits import open_train_test
-        >>> side = np.arange(300) % 2
-        >>> x = np.random.default_rng(0).integers(0, 99, (300, 8, 8, 3)).astype(np.uint8)
-        >>> x[np.arange(300), :, 7 * side] += 100  # a bright line at the left or right border
-        >>> encoder = open_encoder(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()))
-        >>> data = open_train_test(encoder, {"x": x, "side": side}, max_examples=None, seed=0)
-        >>> explain(encoder, data, ["side"], seed=0)["side"].cause
-        'flip'
     """
     data = spread_subset(data)
     data = data.only(*(task for task in tasks if _has_two_of_each(data, task)))

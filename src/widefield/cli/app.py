@@ -25,10 +25,6 @@ def build_app(words: list[str]) -> App:
 
     Help lists the options of the selected method with their defaults, for which it is imported.
     Without help all options of all methods are accepted, and the recipe checks them.
-
-    Raises:
-        ValueError: the method, views or recipe of help are unknown, or an option is available in
-            Python only.
     """
     app = App(
         name="widefield",

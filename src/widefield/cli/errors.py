@@ -10,14 +10,7 @@ _MEMORY = ("allocate memory", "out of memory", "not enough memory")
 
 
 def line_of(error: BaseException) -> str | None:
-    """Return the message of an error caused by input, files or the machine; None for a bug.
-
-    Example:
-        >>> line_of(FileNotFoundError(2, "No such file or directory", "photos"))
-        'photos: No such file or directory'
-        >>> line_of(AssertionError()) is None
-        True
-    """
+    """Return the message of an error caused by input, files or the machine; None for a bug."""
     text = _text_of(error)
     return None if text is None else one_line(text)
 

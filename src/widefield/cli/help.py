@@ -75,22 +75,12 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 
 
 def group(name: str, detail: str = "") -> Group:
-    """Return the group of options `name`, whose title may have a `detail`.
-
-    Example:
-        >>> group("Method", "simclr").name
-        'Method simclr'
-    """
+    """Return the group of options `name`, whose title may have a `detail`."""
     return Group(f"{name} {detail}".strip(), sort_key=ORDER.index(name))
 
 
 def group_of(option: str, default: str) -> str:
-    """Return the name of the group of an option.
-
-    Example:
-        >>> group_of("max_examples", "Training"), group_of("epochs", "Training")
-        ('Data', 'Training')
-    """
+    """Return the name of the group of an option."""
     return next((name for name, members in MEMBERS.items() if option in members), default)
 
 

@@ -16,9 +16,6 @@ def check_inputs(values: Mapping[str, Any], kinds: Mapping[str, str | None]) -> 
     Args:
         values: the given arguments of the command, by name.
         kinds: what each parameter is, such as an encoder or data.
-
-    Raises:
-        ValueError: there is no such encoder, data set or table, or the output is already there.
     """
     from widefield.data.spec import parse
     from widefield.encoders.names import check_encoder_name

@@ -35,11 +35,7 @@ def fix_streams() -> None:
 
 
 def finish_output() -> None:
-    """Flush the output.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Flush the output."""
     try:
         sys.stdout.flush()
     except OSError:

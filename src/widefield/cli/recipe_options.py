@@ -56,11 +56,7 @@ def all_options() -> list[inspect.Parameter]:
 
 
 def check_cli_options(words: list[str]) -> None:
-    """Check that `words` have no options that are available in Python only.
-
-    Raises:
-        ValueError: there is one.
-    """
+    """Check that `words` have no options that are available in Python only."""
     for word in words:
         option = word.partition("=")[0]
         name = option.removeprefix("--").removeprefix("no-").replace("-", "_")
@@ -75,9 +71,6 @@ def check_settings(values: Mapping[str, Any], *, devices: Collection[str] = ()) 
     Args:
         values: the settings.
         devices: other devices that the command takes.
-
-    Raises:
-        ValueError: an unknown method or view policy, or a value out of its range.
     """
     hints = _kinds()
     for name, value in values.items():
@@ -95,11 +88,7 @@ def check_settings(values: Mapping[str, Any], *, devices: Collection[str] = ()) 
 
 
 def options_of(words: list[str]) -> list[inspect.Parameter]:
-    """Return the options of the recipe, method and views in `words`, with their defaults.
-
-    Raises:
-        ValueError: a name is unknown.
-    """
+    """Return the options of the recipe, method and views in `words`, with their defaults."""
     from widefield.config.recipe import PARTS, RUN_SETTINGS
     from widefield.config.recipes import AUTO, make_recipe
     from widefield.views import VIEWS
@@ -181,11 +170,7 @@ def _value_of(option: str, words: list[str]) -> str | None:
 
 
 def settings_of(recipe: str, config: Path | None) -> "str | Recipe":
-    """Return the name of a recipe, or the recipe in the file `config`.
-
-    Raises:
-        ValueError: both are given, or the file has no recipe.
-    """
+    """Return the name of a recipe, or the recipe in the file `config`."""
     if config is None:
         return recipe
     if recipe != "default":

@@ -160,11 +160,7 @@ def _faiss_search(points: Tensor, k: int, group: Tensor, largest: int) -> Tensor
 
 
 def load_faiss() -> Any:
-    """Return the module faiss.
-
-    Raises:
-        ValueError: it is not installed.
-    """
+    """Return the module faiss."""
     try:
         import faiss
     except ImportError as error:

@@ -55,11 +55,6 @@ def nearest_rows(
         bias: added to the similarities of each key, [n].
         own: the key that each query is, [m], which is no neighbor.
         groups: groups of the queries and of the keys; those of one group are no neighbors.
-
-    Example:
-        >>> ((rows, similarity, index),) = nearest_rows(torch.eye(2), torch.eye(2), 1)
-        >>> index[:, 0]
-        tensor([0, 1])
     """
     size = max(_MIN_ROWS, _SIMILARITIES // len(keys))
     for start in range(0, len(queries), size):

@@ -236,11 +236,7 @@ def entropy_rank(sigma: Tensor) -> float:
 
 
 def check_features(h: Tensor) -> Tensor:
-    """Return the features [n, D] in double precision, n >= 2.
-
-    Raises:
-        ValueError: another shape, or values that are not finite.
-    """
+    """Return the features [n, D] in double precision, n >= 2."""
     if h.ndim != 2 or len(h) < 2 or h.shape[1] == 0:
         raise ValueError(f"features have shape {list(h.shape)}: give [n, D] with n >= 2")
     if not h.isfinite().all():

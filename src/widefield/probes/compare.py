@@ -86,12 +86,6 @@ def compare(
         baseline: what `a` is; scores and rule depend on it.
         plants: names of planted features, for the comparison with the initial encoder.
         seed: seeds augmentation, plants, folds and intervals.
-
-    Example:
-        >>> images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
-        >>> flat = lambda x: torch.from_numpy(x.reshape(len(x), -1) / 255).float()
-        >>> compare(flat, flat, images).verdict
-        'no significant difference'
     """
     pair, kind = (a, b), kind_of(images)
     h = a(images), b(images)

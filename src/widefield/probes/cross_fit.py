@@ -41,12 +41,6 @@ def cross_fit(
         labels: task -> class ids, [n].
         groups: group of each example, [n].
         seed: seeds folds and probes.
-
-    Example:
-        >>> h = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).repeat(12, 1)
-        >>> linear, votes = cross_fit(h, {"side": np.arange(24) % 2}, seed=0)
-        >>> linear["side"].value, votes["side"].value
-        (1.0, 1.0)
     """
     linear, votes = {}, {}
     for task, y in labels.items():
@@ -118,11 +112,6 @@ def knn_accuracies(
     """Return the leave-one-out kNN accuracy of each task with two classes of two examples.
 
     With `groups` [n], the group of an example is left out with it.
-
-    Example:
-        >>> h = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
-        >>> knn_accuracies(h, {"side": np.array([0, 0, 1, 1]), "one": np.zeros(4, np.int64)})
-        {'side': 1.0}
     """
     return {
         task: float(knn_hits(h, y, rows, groups).mean())
@@ -137,10 +126,6 @@ def rows_of_common_classes(
     """Return the examples of classes with `min_examples` or more; none for fewer than two classes.
 
     With `groups` [n], classes in fewer than three groups are left out too.
-
-    Example:
-        >>> rows_of_common_classes(np.array([0, 1, 1, 0, 2]), 2).tolist()
-        [0, 1, 2, 3]
     """
     is_common = np.bincount(y)[y] >= min_examples
     if groups is not None:

@@ -38,12 +38,6 @@ def explained(
         y(z) = z' Z' (Z Z' + n l2 I)^-1 Y        (kernel ridge regression; l2 of the largest R^2)
 
     At most 1,000 examples are used. None if there are fewer than 20, or `before` is constant.
-
-    Example:
-        >>> h = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
-        >>> found = explained(h, h.flip(1) * 3)
-        >>> round(found.r2, 2), found.directions
-        (1.0, 1.0)
     """
     rows = np.linspace(0, len(before) - 1, min(len(before), _EXAMPLES)).astype(np.int64)
     h, z = (_standardized(features.cpu()[rows]) for features in (before, after))

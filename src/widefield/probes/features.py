@@ -153,10 +153,6 @@ def byte_pixels(images: Inputs, *, size: int = 32) -> Tensor | None:
 
     A probe standardizes features, so that these give the same result in a quarter of the memory.
     None if a side is longer than `size`.
-
-    Example:
-        >>> byte_pixels(np.full((2, 4, 4, 1), 255, dtype=np.uint8)).shape
-        torch.Size([2, 16])
     """
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8:
         return None
@@ -215,13 +211,7 @@ class DictionaryFeatures(nn.Module):
 
     @classmethod
     def of(cls, images: Inputs, *, seed: int = 0) -> "DictionaryFeatures":
-        """Return the module, fitted on up to 2,000 examples that are spread over `images`.
-
-        Example:
-            >>> images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
-            >>> extract(DictionaryFeatures.of(images), images).shape
-            torch.Size([40, 512])
-        """
+        """Return the module, fitted on up to 2,000 examples that are spread over `images`."""
         images = images.images if isinstance(images, Segmented) else images
         sample = images[spread_rows(len(images), _DICTIONARY_EXAMPLES)]
         spectrogram = Pixels.of(sample).spectrogram

@@ -61,15 +61,6 @@ def fit_few_labels(
         classes: K, at least 2.
         groups: groups of the labeled examples, [m], which no fold divides.
         seed: seed of the folds.
-
-    Raises:
-        ValueError: features are NaN or infinite.
-
-    Example:
-        >>> h = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2], [0.05], [1.15]])
-        >>> known, y = np.arange(6), np.array([0, 0, 0, 1, 1, 1])
-        >>> fit_few_labels(h, known, y, classes=2).predicted[6:].argmax(1).tolist()
-        [0, 1]
     """
     assert np.array_equal(np.unique(y), np.arange(classes)), "every class has a label"
     if not np.isfinite(h).all():

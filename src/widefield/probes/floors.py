@@ -24,13 +24,7 @@ E = TypeVar("E")
 
 
 def best(outcomes: Iterable[TaskOutcomes]) -> dict[str, Outcome]:
-    """Return the highest outcome of each task, the first of equals.
-
-    Example:
-        >>> low, high = (Outcome(values=np.arange(9) < count) for count in (3, 6))
-        >>> best([{"a": low}, {"a": high}])["a"] is high
-        True
-    """
+    """Return the highest outcome of each task, the first of equals."""
     candidates = list(outcomes)  # a generator builds one network after the other
     return {
         task: max((each[task] for each in candidates), key=lambda outcome: outcome.value)
@@ -55,14 +49,6 @@ def floors(
             by task.
         dictionary: features of a dictionary of patches, such as `DictionaryFeatures`.
         constant: outcomes of constant predictions.
-
-    Example:
-        >>> share = lambda part: {"class": Outcome(values=np.arange(10) < 10 * part)}
-        >>> found = floors(
-        ...     share, pixels=0.2, untrained=[0.1, 0.3], dictionary=0.4, constant=share(0.1)
-        ... )
-        >>> {name: floor.value for name, floor in found["class"].items()}
-        {'pixels': 0.2, 'random': 0.3, 'dictionary': 0.4, 'majority': 0.1}
     """
     of_pixels, of_untrained, of_dictionary = (
         score(pixels),
@@ -81,15 +67,7 @@ def floors(
 
 
 def constant_outcomes(train: Labeled, test: Labeled) -> dict[str, Outcome]:
-    """Return the outcomes of predicting the commonest class or the mean of the training examples.
-
-    Example:
-        >>> from widefield.data.table import Table
-        >>> y = {"kind": np.array([0, 1, 1, 1])}
-        >>> table = Table(names=[*"abcd"], labels=y, classes={"kind": ("x", "y")})
-        >>> constant_outcomes(table, table)["kind"].value
-        0.75
-    """
+    """Return the outcomes of predicting the commonest class or the mean of the training examples."""
     groups = split_groups(train, test)
     own = None if groups is None else groups[1]
     found = {}

@@ -64,11 +64,6 @@ def group_folds(y: GroupIds, groups: GroupIds, folds: int, *, seed: int) -> Grou
         groups: group of each example.
         folds: number of folds.
         seed: seed of the order.
-
-    Example:
-        >>> fold = group_folds(np.arange(8) // 4, np.arange(8) // 2, 2, seed=0)
-        >>> sorted(fold[:4].tolist()), bool((fold[::2] == fold[1::2]).all())
-        ([0, 0, 1, 1], True)
     """
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     by_group = np.split(y[np.argsort(group, kind="stable")], np.cumsum(sizes)[:-1])
@@ -85,23 +80,13 @@ def group_folds(y: GroupIds, groups: GroupIds, folds: int, *, seed: int) -> Grou
 
 
 def groups_of_class(y: GroupIds, groups: GroupIds) -> NDArray[np.int64]:
-    """Return the number of groups that each class 0..K-1 occurs in, [K].
-
-    Example:
-        >>> groups_of_class(np.array([0, 0, 1, 1]), np.array([5, 5, 5, 7])).tolist()
-        [1, 2]
-    """
+    """Return the number of groups that each class 0..K-1 occurs in, [K]."""
     pairs = np.unique(np.stack([y, groups]), axis=1)
     return np.bincount(pairs[0], minlength=int(y.max()) + 1)
 
 
 def smallest_class(y: GroupIds, fold: GroupIds) -> int:
-    """Return the fewest examples of a class outside of a fold: what its probe is fitted on.
-
-    Example:
-        >>> smallest_class(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 0]))
-        0
-    """
+    """Return the fewest examples of a class outside of a fold: what its probe is fitted on."""
     counts = np.zeros((int(fold.max()) + 1, int(y.max()) + 1), dtype=np.int64)
     np.add.at(counts, (fold, y), 1)
     return int((counts.sum(0) - counts).min())

@@ -47,11 +47,6 @@ def neighbor_consistency(h: Tensor, h_views: Tensor, *, whiten: bool = True) -> 
         h: features of the images, [n, D].
         h_views: features of one `augmented` view of each, [n, D].
         whiten: whiten both by the images' covariance.
-
-    Example:
-        >>> h = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
-        >>> float(neighbor_consistency(h, h).mean())
-        1.0
     """
     if whiten:
         h, h_views = whitened(h, h_views, ridge=RIDGE)
@@ -90,13 +85,6 @@ def rotation_accuracy(
         images: uint8 [n, H, W, C].
         groups: group of each image, [n]; the probe is fitted on other groups.
         seed: seeds folds and probes.
-
-    Example:
-        >>> shaded = np.zeros((60, 8, 8, 3), dtype=np.uint8)
-        >>> shaded[:, 0] = 255
-        >>> flat = lambda x: torch.from_numpy(x.reshape(len(x), -1) / 255).float()
-        >>> float(rotation_accuracy(flat(shaded), flat, shaded, seed=0).mean())
-        1.0
     """
     _, height, width, _ = images.shape
     turns = (1, 2, 3) if height == width else (2,)
@@ -125,15 +113,6 @@ def quadrant_retrieval(features: FeatureFunction, images: Images, k: int = NEIGH
         features: images [n, H, W, C] -> h [n, D]; quadrants are enlarged to the image's size.
         images: uint8 [n, H, W, C], of 2 x 2 pixels or more.
         k: 1 to n.
-
-    Example:
-        >>> shades = np.arange(0, 200, 2, dtype=np.uint8)[:, None, None, None]
-        >>> tinted = shades * np.ones((1, 8, 8, 3), dtype=np.uint8)
-        >>> tinted[..., 1] = 255 - tinted[..., 1]
-        >>> wave = lambda x: torch.from_numpy(x[:, 0, 0, 0] * 0.03)
-        >>> on_circle = lambda x: torch.stack([wave(x).sin(), wave(x).cos()], 1)
-        >>> float(quadrant_retrieval(on_circle, tinted, 1).mean())
-        1.0
     """
     h = torch.cat([features(part) for part in _quadrants(images)])
     (white,) = whitened(h, ridge=RIDGE)

@@ -86,12 +86,7 @@ class Sketches:
 
     @classmethod
     def of(cls, images: NDArray[np.generic]) -> "Sketches":
-        """Return the small forms of examples [n, H, W, C].
-
-        Example:
-            >>> Sketches.of(np.zeros((2, 40, 30, 3), np.uint8)).values.shape
-            torch.Size([2, 3, 16, 16])
-        """
+        """Return the small forms of examples [n, H, W, C]."""
         kind = kind_of(images)
         size, (n, height, width, channels) = _SIZE[kind], images.shape
         shape = {
@@ -204,15 +199,7 @@ def checked_count(scored: int, fitted: Sketches) -> int:
 
 
 def copy_groups(images: NDArray[np.generic]) -> GroupIds:
-    """Return the group of each example, int64 [n]: near-copies, and copies of these, share one.
-
-    Example:
-        >>> images = np.random.default_rng(0).integers(0, 200, (80, 16, 16, 3), dtype=np.uint8)
-        >>> images[7] = images[3, ::-1] + 20
-        >>> groups = copy_groups(images)
-        >>> bool(groups[7] == groups[3]), len(set(groups.tolist()))
-        (True, 79)
-    """
+    """Return the group of each example, int64 [n]: near-copies, and copies of these, share one."""
     sketches = Sketches.of(images)
     n = len(sketches)
     first, second = _near_copies(sketches, sketches, own=True)
@@ -222,14 +209,7 @@ def copy_groups(images: NDArray[np.generic]) -> GroupIds:
 
 
 def has_near_copy(scored: Sketches, fitted: Sketches) -> NDArray[np.bool_]:
-    """Return which examples `scored` have a near-copy among `fitted`, bool [n].
-
-    Example:
-        >>> images = np.random.default_rng(0).integers(0, 200, (200, 16, 16, 3), dtype=np.uint8)
-        >>> scored = np.concatenate([np.rot90(images[:1], axes=(1, 2)), images[100:]])
-        >>> has_near_copy(Sketches.of(scored), Sketches.of(images[:100])).nonzero()[0].tolist()
-        [0]
-    """
+    """Return which examples `scored` have a near-copy among `fitted`, bool [n]."""
     found = np.zeros(len(scored), dtype=bool)
     found[_near_copies(scored, fitted)[0]] = True
     return found

@@ -170,13 +170,7 @@ def class_outcome(
     *,
     groups: GroupIds | None = None,
 ) -> Outcome:
-    """Return the outcome of predicted class ids [n], with the parts of the classes `names`.
-
-    Example:
-        >>> found = class_outcome(np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1]), ("a", "b"))
-        >>> found.value, found.parts["b"].value, round(found.balanced, 2)
-        (0.75, 1.0, 0.83)
-    """
+    """Return the outcome of predicted class ids [n], with the parts of the classes `names`."""
     hits = np.equal(predicted, truth)
     order = np.argsort(truth, kind="stable")
     ends = np.cumsum(np.bincount(truth, minlength=len(names)))
@@ -191,13 +185,7 @@ def class_outcome(
 def target_outcome(
     target: Target, predicted: _Floats, *, groups: GroupIds | None = None
 ) -> Outcome:
-    """Return the outcome of predictions [n, L] of a number or of L labels, with its parts.
-
-    Example:
-        >>> y = np.arange(50.0)[:, None]
-        >>> target_outcome(Target(values=y), y).estimate()
-        [1.0, 1.0, 1.0]
-    """
+    """Return the outcome of predictions [n, L] of a number or of L labels, with its parts."""
     y = target.values
     if target.kind == "number":
         error = Outcome(values=np.abs(y - predicted)[:, 0], groups=groups, measure=_ERROR)
@@ -217,13 +205,7 @@ def target_outcome(
 
 
 def r2_values(y: _Floats, predicted: _Floats) -> _Floats:
-    """Return the expansion of R^2 by example, [n], of numbers y [n] and their predictions.
-
-    Example:
-        >>> y = np.array([0.0, 1.0, 2.0, 3.0])
-        >>> round(float(r2_values(y, y + 0.5).mean()), 2)
-        0.8
-    """
+    """Return the expansion of R^2 by example, [n], of numbers y [n] and their predictions."""
     squared, deviation = (y - predicted) ** 2, (y - y.mean()) ** 2
     error, variance = squared.mean(), deviation.mean()
     # R^2 = 1 - S / V, so that n dR^2/dw_i = -(e_i^2 - S) / V + S / V^2 (d_i^2 - V)
@@ -236,11 +218,6 @@ def average_precision_values(has_label: NDArray[np.bool_], scores: _Floats) -> _
     """Return the expansion of the average precision by example, [n], of predictions `scores` [n].
 
     Equal scores are one rank.
-
-    Example:
-        >>> has_label = np.array([True, False, True, False])
-        >>> round(float(average_precision_values(has_label, np.arange(4.0)[::-1]).mean()), 3)
-        0.833
     """
     _, rank = np.unique(scores, return_inverse=True)  # 0 is the lowest score
     with_label, without = (np.bincount(rank, x) for x in (has_label, ~has_label))

@@ -29,12 +29,7 @@ QUANTILE = 1.959964
 
 
 def wilson(hits: float, trials: float) -> tuple[float, float]:
-    """Return the 95 % interval of a proportion (Wilson 1927), in [0, 1] even at 0 and 1.
-
-    Example:
-        >>> [round(end, 3) for end in wilson(10, 10)]
-        [0.722, 1.0]
-    """
+    """Return the 95 % interval of a proportion (Wilson 1927), in [0, 1] even at 0 and 1."""
     share, spread = hits / trials, QUANTILE * QUANTILE / trials
     center = (share + spread / 2) / (1 + spread)
     half = math.sqrt(share * (1 - share) * spread + spread * spread / 4) / (1 + spread)
@@ -55,13 +50,6 @@ def share_interval(hits: NDArray[np.bool_], groups: GroupIds | None = None) -> t
     and n_eff is n at most. Few groups, or few errors, tell little of how alike the hits of a group
     are: the weight w is that of hits that are equal within each. With one group the interval is
     [0, 1].
-
-    Example:
-        >>> hits = np.arange(80) < 40
-        >>> [round(end, 2) for end in share_interval(hits)]
-        [0.39, 0.61]
-        >>> [round(end, 2) for end in share_interval(hits, np.arange(80) // 8)]
-        [0.2, 0.8]
     """
     n, share = len(hits), float(hits.mean())
     if groups is None:
@@ -117,12 +105,7 @@ class PairedDifference:
         return "lower" if self.high < 0 else "no significant difference"
 
     def beside(self, name: str, points: str) -> str:
-        """Return that the score is `points` above `name`, or below, unless within chance.
-
-        Example:
-            >>> PairedDifference(before=0.5, after=0.6, low=-0.1, high=0.3).beside("it", "0.1")
-            '0.1 above it, which is within chance'
-        """
+        """Return that the score is `points` above `name`, or below, unless within chance."""
         side = "below" if self.difference < 0 else "above"
         chance = ", which is within chance" if self.verdict == "no significant difference" else ""
         return f"{points} {side} {name}{chance}"
@@ -145,10 +128,6 @@ def paired_difference(
     """Compare the scores of each of n examples before and after, both [n] in [0, 1].
 
     The interval is clustered by `groups` [n].
-
-    Example:
-        >>> paired_difference(np.zeros(50), np.ones(50)).line()
-        '0.0 to 100.0 %, +100.0 [+100.0, +100.0], higher'
     """
     difference = np.asarray(after, float) - np.asarray(before, float)
     (means,) = bootstrap_means(difference, groups=groups, seed=seed)
@@ -161,16 +140,7 @@ def paired_difference(
 def bootstrap_means(
     *scores: NDArray[Any], groups: GroupIds | None = None, seed: int
 ) -> list[NDArray[np.float64]]:
-    """Return the means of scores [n] over resamples of the same examples, each [RESAMPLES].
-
-    Raises:
-        ValueError: all examples are of one group.
-
-    Example:
-        >>> first, second = bootstrap_means(np.arange(9), 2 * np.arange(9), seed=0)
-        >>> bool((second == 2 * first).all())
-        True
-    """
+    """Return the means of scores [n] over resamples of the same examples, each [RESAMPLES]."""
     rng, n = np.random.default_rng(seed), len(scores[0])
     if groups is None:
         sampled = rng.integers(n, size=(RESAMPLES, n))

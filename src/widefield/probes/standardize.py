@@ -16,14 +16,7 @@ It is about eight times the resolution of float32."""
 
 @dataclass(frozen=True, slots=True)
 class Standardization:
-    """Mean and deviation of each feature.
-
-    Example:
-        >>> h = torch.tensor([[1.0, 5.0], [3.0, 5.0]])
-        >>> Standardization.of(h)(h)
-        tensor([[-1.,  0.],
-                [ 1.,  0.]])
-    """
+    """Mean and deviation of each feature."""
 
     mean: Tensor
     """[D]."""

@@ -41,12 +41,6 @@ def suggest(
         count: number of rows.
         groups: group of each example, [n]; groups without a labeled or selected example come first.
         seed: seed of the candidates among very many examples.
-
-    Example:
-        >>> h = np.array([[1.0, 0], [1, 0.1], [-1, 0], [-1, 0.1], [-1, 0.05]])
-        >>> uncertainty = np.full((5, 2), 0.5)
-        >>> int(suggest(h, np.array([0]), uncertainty, 1)[0])
-        4
     """
     unit = h - h.mean(0)
     unit = unit / np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)

@@ -74,13 +74,6 @@ def untrained_floor(
         starts: the architecture with each usual initialization.
         images: training images [n, H, W, C].
         device: where the networks run.
-
-    Example:
-        >>> network = nn.Sequential(nn.BatchNorm2d(1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-        >>> images = np.full((4, 8, 8, 1), 51, dtype=np.uint8)
-        >>> floor = untrained_floor([network], images, device=torch.device("cpu"))
-        >>> [network.with_statistics for network in floor]
-        [False, True]
     """
     adapted = starts[:1] if len(images) > 1 and keeps_statistics(starts[0]) else []
     return [
@@ -102,13 +95,6 @@ def with_data_statistics(
         encoder: x[B, C, H, W] -> h[B, D].
         images: [n, H, W, C] with n > 1; at most 2,000 of them are used.
         device: where the encoder runs.
-
-    Example:
-        >>> network = nn.Sequential(nn.BatchNorm2d(1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-        >>> images = np.full((4, 8, 8, 1), 51, dtype=np.uint8)
-        >>> adapted = with_data_statistics(network, images, device=torch.device("cpu"))
-        >>> [round(float(net[0].running_mean), 3) for net in (network, adapted)]
-        [0.0, 0.2]
     """
     result = copy.deepcopy(encoder)
     layers = _layers(result)
@@ -128,12 +114,7 @@ def with_data_statistics(
 
 
 def keeps_statistics(network: nn.Module) -> bool:
-    """Return whether a network has BatchNorm layers with statistics for evaluation.
-
-    Example:
-        >>> keeps_statistics(nn.BatchNorm2d(1)), keeps_statistics(nn.LayerNorm(1))
-        (True, False)
-    """
+    """Return whether a network has BatchNorm layers with statistics for evaluation."""
     return bool(_layers(network))
 
 

@@ -72,13 +72,7 @@ def may_be_lower(score: PairedDifference) -> bool:
 def judge_with_labels(
     linear: Mapping[str, PairedDifference], knn: Mapping[str, PairedDifference]
 ) -> Judgement:
-    """Return the verdict by linear-probe and kNN accuracies, each task -> difference.
-
-    Example:
-        >>> gain = PairedDifference(before=0.5, after=0.6, low=0.05, high=0.15)
-        >>> judge_with_labels({"class": gain}, {})[1]
-        'linear-probe accuracy (class) is significantly higher, and no accuracy is probably lower'
-    """
+    """Return the verdict by linear-probe and kNN accuracies, each task -> difference."""
     scores = {f"linear-probe accuracy ({task})": score for task, score in linear.items()}
     scores |= {f"kNN accuracy ({task})": score for task, score in knn.items()}
     for name, s in scores.items():
@@ -116,11 +110,6 @@ def judge_without_labels(
         rank: effective rank before and after.
         collapsed: whether the features collapsed, and those of the initial encoder did not.
         kept: how much of the initial features is explained, where it was measured.
-
-    Example:
-        >>> lower = PairedDifference(before=0.5, after=0.2, low=-0.35, high=-0.25)
-        >>> judge_without_labels(lower, {}, rank=(40, 40), collapsed=False)[0]
-        'worse'
     """
     if collapsed:
         return "worse", "the features collapsed"
@@ -148,11 +137,6 @@ def judge_against_untrained(mean: PairedDifference, *, collapsed: bool) -> Judge
     """Return the verdict of a comparison with the untrained encoder, by the mean label-free score.
 
     Features that collapsed may still be better than untrained ones.
-
-    Example:
-        >>> mean = PairedDifference(before=0.4, after=0.5, low=0.08, high=0.12)
-        >>> judge_against_untrained(mean, collapsed=False)[0]
-        'better'
     """
     if mean.verdict == "higher" and mean.difference > MIN_INCREASE:
         return "better", "the mean of the label-free scores is significantly higher"
@@ -264,12 +248,7 @@ def judge_share(low: float, high: float) -> ShareVerdict:
 
 
 def name_share(learned: float) -> LearnedShare:
-    """Return the verdict on a learned share in [0, 1] without an interval.
-
-    Example:
-        >>> [name_share(share) for share in (0.1, 0.25, 0.75)]
-        ['not learned', 'weakened', 'learned']
-    """
+    """Return the verdict on a learned share in [0, 1] without an interval."""
     if learned >= LEARNED:
         return "learned"
     return "weakened" if learned >= WEAKENED else "not learned"

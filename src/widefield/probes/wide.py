@@ -32,10 +32,6 @@ def fit_on_dataset(
     """Fit a readout on examples that are spread over all of `dataset`; the result is on the CPU.
 
     `dim` is the width of the wide features, by default that of `fit_readout`.
-
-    Raises:
-        ValueError: an encoder without stages or with fewer than `dim` features, or fewer than two
-            examples.
     """
     source = dataset.spec.rstrip("/").rpartition("/")[2]  # files of a readout are published
     images = dataset.subset(dataset.spread_rows(FIT_EXAMPLES)).first_read().images

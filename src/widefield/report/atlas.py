@@ -41,11 +41,6 @@ def atlas(images: NDArray[np.uint8], rows: Sequence[int], *, budget: int) -> Atl
     """Draw the images `rows` of [n, H, W, C] as large as `budget` characters of base64 allow.
 
     A tile is never larger than its image. If no size fits, the smallest one is used.
-
-    Example:
-        >>> result = atlas(np.zeros((9, 32, 32, 3), np.uint8), range(9), budget=10**6)
-        >>> result.width, result.columns, len(result.sheets)
-        (32, 3, 1)
     """
     spread = np.linspace(0, len(rows) - 1, min(_SAMPLE, len(rows))).round().astype(int)
     sample = [rows[i] for i in spread]

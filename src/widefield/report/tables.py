@@ -19,12 +19,7 @@ FILE_WIDTH = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class ResultTable:
-    """A title, a table and lines of text below it.
-
-    Example:
-        >>> ResultTable(title="run", columns=["task", "%"], rows=[["a<b", "9"]]).html()[:62]
-        Markup('<p><b>run</b></p><table class="scored"><tr><th>task</th><th>%<')
-    """
+    """A title, a table and lines of text below it."""
 
     title: str = ""
     columns: Sequence[str] = ()

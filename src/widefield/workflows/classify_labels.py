@@ -179,12 +179,7 @@ LabelTask = ClassTask | TargetTask
 
 
 def label_task_of(dataset: Dataset, task: str, seed: int) -> LabelTask:
-    """Return the labels of `task`, without those that cannot be predicted, with notes on these.
-
-    Raises:
-        ValueError: fewer than two classes, numbers that are too few or all the same, or no label
-            that some examples have and some lack.
-    """
+    """Return the labels of `task`, without those that cannot be predicted, with notes on these."""
     if task in dataset.targets:
         return _targets(dataset, dataset.targets[task], seed)
     ids = dataset.labels[task]

@@ -130,10 +130,6 @@ def demo(
         data: a folder of sounds in class folders, in place of the built-in words.
         seed: seed of both runs.
         on_note: called with each note on the data, as by `pretrain` and `probe`.
-
-    Raises:
-        ValueError: `out` is not empty, there is `data` without `audio`, or both of `audio` and
-            `windows`.
     """
     start_time, folder = time.monotonic(), Path(out)
     if folder.exists() and any(folder.iterdir()):

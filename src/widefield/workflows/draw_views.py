@@ -165,11 +165,7 @@ def _summary(settings: ViewSettings) -> str:
 def _pictures(
     settings: ViewSettings, dataset: Dataset, count: int, *, seed: int
 ) -> list[list[NDArray[np.uint8]]]:
-    """Return for each example its picture and those of its views.
-
-    Raises:
-        ValueError: the views need more than images.
-    """
+    """Return for each example its picture and those of its views."""
     channels = dataset.images.shape[3]
     augmentation = settings.build(channels=channels, kept=dataset.bits, kind=dataset.kind)
     if augmentation.needs_mask or augmentation.gradient_calls or trained_parameters(augmentation):

@@ -67,9 +67,6 @@ class Embedding(TabularResult):
 
         A name without suffix is a folder: `index.faiss` has the normalized features, for search by
         inner product, and `rows.parquet` the other columns of each row.
-
-        Raises:
-            ValueError: another suffix, a path that cannot be written, or a folder without faiss.
         """
         path = Path(path)
         _check_output(path, overwrite=True)

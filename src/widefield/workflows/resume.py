@@ -20,11 +20,7 @@ from widefield.workflows.start import Request, claimed, gather_note, join_ranks,
 
 
 def resume(request: Request, settings: Mapping[str, Any], stack: ExitStack) -> Prepared:
-    """Prepare the rest of a run; `stack` holds its folder.
-
-    Raises:
-        ValueError: there is no run, it has other settings, or a file of it is damaged.
-    """
+    """Prepare the rest of a run; `stack` holds its folder."""
     folder = request.folder
     recipe = _recipe(folder, settings)
     ranks = join_ranks(recipe)

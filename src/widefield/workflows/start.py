@@ -50,11 +50,7 @@ from widefield.train.threads import check_threads, default_threads
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Arguments of a call of `pretrain` beside its settings.
-
-    Raises:
-        ValueError: the folder has the name of an encoder, or there are fewer cores than threads.
-    """
+    """Arguments of a call of `pretrain` beside its settings."""
 
     data: Data
     folder: RunFolder
@@ -91,11 +87,7 @@ class Request:
 def start(
     request: Request, recipe: str | Recipe, settings: Mapping[str, Any], stack: ExitStack
 ) -> Prepared:
-    """Prepare a new run; `stack` holds its folder.
-
-    Raises:
-        ValueError: invalid settings or data, or the folder holds other files.
-    """
+    """Prepare a new run; `stack` holds its folder."""
     checked = check_settings(request.data, recipe, settings, download=request.download)
     ranks, folder = join_ranks(checked.recipe), request.folder
     if ranks.is_rank_zero:
@@ -125,11 +117,7 @@ class CheckedSettings:
     def prepared(
         self, dataset: Dataset, ranks: DistributedContext, *, threads: int | None
     ) -> Prepared:
-        """Return the run on a data set: resolved settings, initial encoder, and notes on them.
-
-        Raises:
-            ValueError: as `resolve`, or the initial encoder does not fit the data.
-        """
+        """Return the run on a data set: resolved settings, initial encoder, and notes on them."""
         init = None if self.init is None else self.init.adapted(dataset)
         context = RunContext.of(
             dataset,
@@ -174,10 +162,6 @@ def check_settings(
         recipe: name of a recipe, or a whole one.
         settings: settings of the user.
         download: fetch published weights, and data of the Hub, that are missing.
-
-    Raises:
-        ValueError: invalid settings, a device that is not there, or no such weights of the initial
-            encoder or of a teacher.
     """
     if download and isinstance(data, str) and parse(data).base.startswith(hub.PREFIX):
         hub.fetch(parse(data).base)
@@ -225,11 +209,7 @@ def with_names(settings: Mapping[str, Any], *, recorded: str | None = None) -> d
 
 
 def join_ranks(recipe: Recipe) -> DistributedContext:
-    """Join the processes of a run; check that its method and its device can be used.
-
-    Raises:
-        ValueError: they cannot.
-    """
+    """Join the processes of a run; check that its method and its device can be used."""
     if isinstance(recipe.method, DistillConfig) and not recipe.method.teacher:
         raise ValueError(
             f"distill predicts the features of a teacher: give {option('teacher', 'ENCODER')}"

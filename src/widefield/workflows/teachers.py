@@ -34,10 +34,6 @@ def write_targets(request: Request, prepared: Prepared, *, consent: bool) -> Non
         prepared: the settings with the teachers, and the examples in the order of the run.
         consent: whether the user named the teachers in this call, so that code of theirs may be
             executed.
-
-    Raises:
-        ValueError: a teacher that cannot be opened, of another kind of data, or with other inputs
-            than another teacher.
     """
     method, folder = prepared.recipe.method, request.folder
     if not isinstance(method, DistillConfig) or not method.teacher:
@@ -66,12 +62,7 @@ def write_targets(request: Request, prepared: Prepared, *, consent: bool) -> Non
 
 
 def open_teachers(names: Sequence[str], dataset: Dataset) -> list[FeatureExtractor]:
-    """Return the frozen encoders of these names.
-
-    Raises:
-        ValueError: one cannot be opened, is of another kind of data, or has other inputs than the
-            first one.
-    """
+    """Return the frozen encoders of these names."""
     teachers = [open_encoder(name) for name in names]
     for teacher in teachers:
         name = f"the teacher {printable(teacher.name)}"
