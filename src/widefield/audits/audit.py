@@ -197,7 +197,6 @@ def _explanations(
     *,
     seed: int,
 ) -> dict[str, ViewEffects]:
-    """Return which component of the views removes each feature that is not learned."""
     found: dict[str, ViewEffects] = {}
     for reference in references:
         classes = reference.data.train.labels
@@ -210,7 +209,6 @@ def _explanations(
 def _over_training(
     subject: Subject, references: Sequence[Reference]
 ) -> dict[int, dict[str, TaskAudit]]:
-    """Audit every checkpoint with the same floors and ceilings as the encoder of the run."""
     found: dict[int, dict[str, TaskAudit]] = {}
     for epoch, folder in subject.checkpoints.items():
         extractor = subject.extractor.at_epoch(folder).with_readout(subject.data.train)
@@ -232,7 +230,6 @@ def _compared(subject: Subject) -> dict[str, dict[str, TaskAudit]]:
 
 
 def _similarity(subject: Subject, h: Tensor) -> dict[str, float]:
-    """Return the linear CKA with the other encoder, where it is defined."""
     other = subject.other
     if other is None:
         return {}
@@ -241,7 +238,6 @@ def _similarity(subject: Subject, h: Tensor) -> dict[str, float]:
 
 
 def _without_labels(subject: Subject) -> dict[str, Comparison]:
-    """Compare the two encoders without labels; not on few images, windows or sounds."""
     other, data = subject.other, subject.data.test
     min_count, max_count = IMAGE_COUNTS["other"]
     if other is None or data.kind != "images" or len(data) < min_count:
@@ -281,7 +277,6 @@ def _all_notes(subject: Subject, copies: Sequence[str], h: Tensor) -> tuple[str,
 
 
 def _limits(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> list[str]:
-    """Return what may limit the verdicts."""
     notes = []
     if extractor.kind != "pooled":
         notes.append(f"the audited features are the {extractor.kind} ones")
@@ -310,7 +305,6 @@ def _limits(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> list[str
 
 
 def _copies_note(extractor: FeatureExtractor, data: TrainTest) -> list[str]:
-    """Return a note on near-copies in both parts, with the accuracies without them."""
     found = apart(data) if data.tasks else None
     if found is None:
         return []

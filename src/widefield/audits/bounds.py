@@ -141,7 +141,6 @@ def graded_bounds(
 def _ceiling(
     extractor: FeatureExtractor, dataset: Dataset, task: str, options: AuditOptions
 ) -> _Source:
-    """Return the features of the architecture trained with labels."""
     sample = dataset.images[:2]
     architecture = _architecture(extractor.untrained_encoders(sample)[0], sample)
     key = [architecture, CEILING_STEPS, BUDGET, dataset.digests().tolist()]
@@ -175,7 +174,6 @@ def _untrained_sources(
 
 
 def _dictionary_source(dataset: Dataset) -> _Source:
-    """Return the features of a dictionary of patches of the data."""
     module = functools.cache(lambda: DictionaryFeatures.of(dataset.inputs))
     return _Source(
         "dictionary", lambda images: _encode(module(), images), [dataset.digests().tolist()]
@@ -304,7 +302,6 @@ def _mixture(grades: Sequence[Dataset]) -> Dataset:
 
 
 def _key(settings: list[Any], data: TrainTest) -> str:
-    """Return a hash of everything that a result depends on."""
     hash_ = hashlib.blake2b(json.dumps([_FORMAT, *settings]).encode(), digest_size=16)
     for half in (data.train, data.test):
         hash_.update(half.digests().tobytes())

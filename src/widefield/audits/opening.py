@@ -129,7 +129,6 @@ def _check_data(subject: Subject, *, max_examples: int | None) -> None:
 
 
 def _default_plants(data: TrainTest, *, seed: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what to plant where there are no labels, and notes on what is left out."""
     kind = data.test.kind
     if kind not in WITHOUT_LABELS:
         raise ValueError(
@@ -155,7 +154,6 @@ def _possible(data: TrainTest, plants: Iterable[str], *, seed: int) -> tuple[str
 
 
 def _check_same_input(other: FeatureExtractor, data: TrainTest) -> None:
-    """Check that another encoder takes these examples in the form in which they were opened."""
     names = (other.name, "the data of the other encoder")
     mismatch = other.form.mismatch(data.train.form, names)
     if mismatch is not None:

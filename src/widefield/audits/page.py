@@ -104,7 +104,6 @@ _PHRASES: Mapping[ShareVerdict, str] = {
 
 
 def _title(result: Audit) -> str:
-    """Return what the encoder did with each task, in one sentence."""
     phrases = []
     for word, phrase in _PHRASES.items():
         names = [name for name, task in result.tasks.items() if task.verdict == word]
@@ -148,7 +147,6 @@ def _rows(result: Audit) -> list[TaskVerdict]:
 
 
 def _by_stage(result: Audit) -> list[HeatMap]:
-    """Return for each task which stage predicts it, on which grid."""
     return [
         HeatMap(
             title=f"Where is {name}?",
@@ -321,7 +319,6 @@ def _map(result: Audit) -> list[Figure]:
 
 
 def _one(result: Audit) -> str:
-    """Return the noun for one example."""
     return result.kind.removesuffix("s")
 
 

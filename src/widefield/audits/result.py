@@ -146,7 +146,6 @@ def read_findings(path: str | Path) -> list[str]:
 
 
 def _differences(tasks: Mapping[str, TaskAudit], others: Mapping[str, TaskAudit], name: str) -> str:
-    """Return on which tasks the accuracy differs significantly from another encoder's."""
     words: dict[str, list[str]] = {"higher": [], "lower": []}
     for task in sorted(tasks.keys() & others.keys()):
         found = tasks[task].difference_from(others[task])
@@ -208,7 +207,6 @@ def advice(result: Audit) -> tuple[str, ...]:
 
 
 def _readout(result: Audit, names: Sequence[str]) -> str:
-    """Return how to read features that are hidden by pooling."""
     tasks = [result.tasks[name] for name in names]
     stages = _join(
         sorted({str(t.best_stage) if t.wide is None else "the wide features" for t in tasks})
@@ -221,13 +219,11 @@ def _readout(result: Audit, names: Sequence[str]) -> str:
 
 
 def _wide_probe(result: Audit) -> str:
-    """Return how to measure the wide readout."""
     command = result.wide_probe
     return "in Python, `probe(features='wide')`" if command is None else f"`{command}`"
 
 
 def _views(result: Audit, behind: Sequence[str]) -> str:
-    """Return views that keep the features, measured where possible."""
     for name in behind:
         effects = result.explanations.get(name)
         if effects is None or not effects.is_readable:
@@ -294,7 +290,6 @@ def _training(result: Audit, behind: Sequence[str]) -> str:
 
 
 def _increasing(checkpoints: Mapping[int, Mapping[str, TaskAudit]]) -> list[str]:
-    """Return the tasks whose learned share rose over the second half of training."""
     end = max(checkpoints)
     half = max((epoch for epoch in checkpoints if 2 * epoch <= end), default=min(checkpoints))
     before, last = checkpoints[half], checkpoints[end]

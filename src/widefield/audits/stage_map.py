@@ -120,7 +120,6 @@ def _fit_cell(source: Source, x: Tensor) -> _Cell:
 def _concatenated(
     encoder: nn.Module, stages: tuple[EncoderStage, ...], images: np.ndarray, device: torch.device
 ) -> dict[str, Tensor]:
-    """Return the maps of some images, stage -> [n, K, h, w]."""
     parts: dict[str, list[Tensor]] = defaultdict(list)
     for x in batches(images, _BATCH, device):
         for name, found in forward_with_maps(encoder, x, stages)[1].items():

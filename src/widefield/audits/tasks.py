@@ -117,7 +117,6 @@ def _wide_outcomes(
 
 
 def _untrained_stages(extractor: FeatureExtractor, data: TrainTest, *, seed: int) -> StageOutcomes:
-    """Return the outcomes of the stages of the untrained network; empty for pixels."""
     if extractor.name == "pixels" or not data.tasks:
         return {}
     encoder = replace(extractor, kind="pooled").untrained_encoders(data.train.images)[0]

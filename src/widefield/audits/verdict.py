@@ -25,9 +25,8 @@ from widefield.probes.outcome import Measure, Outcome
 from widefield.probes.paired import PairedDifference, bootstrap_means, interval, percent
 from widefield.probes.verdicts import (
     MIN_GAP,
+    Evidence,
     ShareVerdict,
-    StageEvidence,
-    WideEvidence,
     judge_feature,
     name_share,
 )
@@ -209,32 +208,27 @@ def _verdict(
     wide: Outcome | None,
     seed: int,
 ) -> ShareVerdict:
-    """Judge a feature; `predicted_range` are a constant prediction and the best known one."""
     constant, best_known = predicted_range
 
     def predictable(outcome: Outcome) -> float:
         return (outcome.value - constant) / max(best_known - constant, 1e-9)
 
-    stage_evidence = wide_evidence = None
+    def evidence(outcome: Outcome, floor: Outcome) -> Evidence:
+        return Evidence(
+            predictable=predictable(outcome),
+            over_pooled=outcome.minus(encoder, seed=seed),
+            over_floor=outcome.minus(floor, seed=seed),
+        )
+
+    stage = None
     if stages:
-        best, untrained = (stages[_best(stages, side)][side] for side in (0, 1))
-        stage_evidence = StageEvidence(
-            predictable=predictable(best),
-            over_pooled=best.minus(encoder, seed=seed),
-            over_untrained=best.minus(untrained, seed=seed),
-        )
-    if wide is not None:
-        wide_evidence = WideEvidence(
-            predictable=predictable(wide),
-            over_pooled=wide.minus(encoder, seed=seed),
-            over_floor=wide.minus(floor, seed=seed),
-        )
+        stage = evidence(*(stages[_best(stages, side)][side] for side in (0, 1)))
     return judge_feature(
         share,
         over_floor=encoder.minus(floor, seed=seed),
         predictable=predictable(encoder),
-        stage=stage_evidence,
-        wide=wide_evidence,
+        stage=stage,
+        wide=None if wide is None else evidence(wide, floor),
     )
 
 
@@ -271,7 +265,6 @@ def _stage_scores(encoder: Outcome, untrained: Outcome) -> dict[str, float]:
 
 
 def _numbered(groups: NDArray[np.int64]) -> str:
-    """Return the number of each group, int32 in base 64."""
     number = np.unique(groups, return_inverse=True)[1]
     return base64.b64encode(number.astype("<i4").tobytes()).decode()
 

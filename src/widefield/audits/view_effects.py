@@ -202,7 +202,6 @@ def explain(
 
 
 def _explain(task: str, names: str, views: Augmentation, probes: "_Probes") -> ViewEffects:
-    """Return the effects on one task, and search for views that keep its feature."""
     parts = view_components(names, views)
     together = probes.effects(names, views)[task]
     # A policy of one component is that component: its views need not be measured twice.
@@ -288,7 +287,6 @@ class _Probes:
         return ViewEffect(untrained=untrained, encoder=encoder, kept=kept, kept_high=kept_high)
 
     def _outcomes(self, views: Augmentation) -> list[_Outcomes]:
-        """Return the outcomes of probes on the features of every module, seen through `views`."""
         device, data = choose_device("auto"), self.data
         generator = torch.Generator(device).manual_seed(self.seed)
         with ExitStack() as stack:
@@ -310,7 +308,6 @@ class _Probes:
         generator: Generator,
         device: torch.device,
     ) -> list[Tensor]:
-        """Return the features [n, D] of one view of each of `images`, by every module."""
         precision, rows = choose_precision("auto", device), []
         with ExitStack() as stack:
             for module in self.modules:
@@ -378,7 +375,6 @@ def _has_same(
 
 
 def _best(found: Sequence[_Outcomes], task: str) -> Outcome:
-    """Return the outcome of the features with the highest accuracy."""
     return max((outcomes[task] for outcomes in found), key=lambda outcome: outcome.value)
 
 

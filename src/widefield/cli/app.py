@@ -47,7 +47,6 @@ def build_app(words: list[str]) -> App:
 
 
 def _with_settings(name: str, words: list[str]) -> Any:
-    """Return a command with the settings of a run, for help with those that `words` select."""
     from widefield.cli.recipe_options import check_cli_options, options_of, with_options
 
     check_cli_options(words)

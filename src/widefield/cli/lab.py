@@ -87,7 +87,6 @@ def lab(
 
 
 def _check_unused(reason: str, options: dict[str, bool]) -> None:
-    """Check that no options are set that would have no effect."""
     words = [option(name) for name, is_set in options.items() if is_set]
     if words:
         raise ValueError(f"{reason}, or leave out {', '.join(words)}")

@@ -54,7 +54,6 @@ def print_error(line: str) -> None:
 
 
 def _redirect_to_null(stream: TextIO) -> None:
-    """Redirect `stream` to the null device."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
@@ -130,7 +129,6 @@ def limit_memory() -> None:
 
 
 def _swap() -> int:
-    """Return the bytes of swap space."""
     try:
         with open("/proc/meminfo") as lines:
             meminfo = dict(line.split(":", 1) for line in lines)

@@ -160,7 +160,6 @@ def _option(name: str, kind: Any, text: str = "", place: Group | None = None) ->
 
 
 def _value_of(option: str, words: list[str]) -> str | None:
-    """Return the value of `--option` in `words`, if given."""
     for word, next_word in zip(words, [*words[1:], ""], strict=True):
         if word == f"--{option}":
             return next_word

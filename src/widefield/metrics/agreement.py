@@ -57,7 +57,6 @@ def neighbor_agreement(first: Tensor, second: Tensor, k: int) -> Tensor:
 
 
 def _shared(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], k: int) -> Tensor:
-    """Return the share of common neighbors, [n], for two pairs of queries and keys."""
     n = len(first[0])
     check_k(k, n)
     (cosine, index), (other_cosine, other_index) = (

@@ -1,6 +1,6 @@
 """Comparison of an encoder with a baseline; see `comparison.py`."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -34,6 +34,7 @@ from widefield.probes.near_copies import (
     MAX_POOLED,
     copies_text,
     copy_groups,
+    count_shared,
 )
 from widefield.probes.outcome import Outcome
 from widefield.probes.paired import PairedDifference, paired_difference, percent
@@ -103,7 +104,8 @@ def compare(
             best([first, *(score(features(images))[0] for features in more)])
             for first, more in zip((old, new), others, strict=True)
         )
-        floors = {name: score(x)[0] for name, x in _floor_features(images)}
+        dictionary = extract(DictionaryFeatures.of(images), images)
+        floors = {"pixels": score(pixels(images))[0], "dictionary": score(dictionary)[0]}
     linear = _differences(best_old, best_new, seed=seed)
     knn = _differences(old_votes, new_votes, seed=seed)
     states = health(h[0]), health(h[1])
@@ -137,12 +139,6 @@ def compare(
     )
 
 
-def _floor_features(images: Images) -> Iterator[tuple[str, Tensor]]:
-    """Yield the features of each floor that needs no encoder."""
-    yield "pixels", pixels(images)
-    yield "dictionary", extract(DictionaryFeatures.of(images), images)
-
-
 def _judge(
     kind: Kind,
     baseline: Baseline,
@@ -155,7 +151,6 @@ def _judge(
     collapsed: bool,
     kept: Explained | None,
 ) -> tuple[Judgement, Judgement]:
-    """Return the verdicts without and with labels."""
     if kind != "images":  # the augmentation and the rotations of images do not apply
         unknown: Judgement = ("inconclusive", "sounds are compared by labels alone")
         if collapsed:
@@ -184,8 +179,7 @@ def _copies(
     if len(images) > MAX_POOLED:
         return None
     groups = copy_groups(images)
-    sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    count = int((sizes[2][sizes[1]] > 1).sum())
+    count = count_shared(groups)
     if count < COPIES_SHARE * len(images):
         return None
     apart, _ = cross_fit(h, labels or {}, groups=groups, seed=seed)
@@ -270,37 +264,25 @@ def _label_free(
     if kind_of(images) != "images":
         return {}, None
     views = augmented(images, seed)
-    scores = [
-        _label_free_scores(features, x, images, views, baseline, groups, seed)
-        for features, x in zip(pair, h, strict=True)
-    ]
+
+    def scores(features: FeatureFunction, x: Tensor) -> dict[str, Scores]:
+        if baseline != "untrained":
+            return {"neighbor_consistency": neighbor_consistency(x, features(views), whiten=False)}
+        found = {
+            "neighbor_consistency": neighbor_consistency(x, features(views)),
+            "rotation_accuracy": rotation_accuracy(x, features, images, groups=groups, seed=seed),
+            "quadrant_retrieval": quadrant_retrieval(features, images),
+        }
+        return found | {"mean": np.mean(list(found.values()), axis=0)}
+
+    before, after = map(scores, pair, h)
     differences = {
-        name: paired_difference(old, scores[1][name], groups=groups, seed=seed)
-        for name, old in scores[0].items()
+        name: paired_difference(old, after[name], groups=groups, seed=seed)
+        for name, old in before.items()
     }
     if baseline != "untrained":
         return differences, None
     return differences, float(neighbor_consistency(pixels(images), pixels(views)).mean())
-
-
-def _label_free_scores(
-    features: FeatureFunction,
-    h: Tensor,
-    images: Images,
-    views: Images,
-    baseline: Baseline,
-    groups: GroupIds | None,
-    seed: int,
-) -> dict[str, Scores]:
-    """Return the label-free scores of one encoder, whose features of the images are h [n, D]."""
-    if baseline != "untrained":
-        return {"neighbor_consistency": neighbor_consistency(h, features(views), whiten=False)}
-    scores = {
-        "neighbor_consistency": neighbor_consistency(h, features(views)),
-        "rotation_accuracy": rotation_accuracy(h, features, images, groups=groups, seed=seed),
-        "quadrant_retrieval": quadrant_retrieval(features, images),
-    }
-    return scores | {"mean": np.mean(list(scores.values()), axis=0)}
 
 
 def _overlay_fits(
@@ -310,7 +292,6 @@ def _overlay_fits(
     groups: GroupIds | None,
     seed: int,
 ) -> dict[str, Outcome]:
-    """Return planted feature -> outcome of the linear probe."""
     _, height, width, channels = images.shape
     if channels not in (1, 3) or min(height, width) < MIN_SIDE:
         return {}

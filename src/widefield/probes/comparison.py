@@ -112,13 +112,14 @@ class Comparison:
     def lines(self) -> list[str]:
         """Return the verdict and the scores, one line each."""
         untrained = self.baseline == "untrained"
-        scores = self._untrained_lines() if untrained else self._initial_lines()
+        scores = (
+            [*self._label_free_line(), *map(self._linear_line, self.linear)]
+            if untrained
+            else self._initial_lines()
+        )
         grouped = f"; {self.groups} groups, each scored as a whole" if self.groups else ""
         copies = [] if self.copies is None else [self.copies]
         return [f"{self.text}: {self.reason}{grouped}", *scores, *copies]
-
-    def _untrained_lines(self) -> list[str]:
-        return [*self._label_free_line(), *map(self._linear_line, self.linear)]
 
     def _label_free_line(self) -> list[str]:
         parts = []
@@ -153,7 +154,6 @@ class Comparison:
         return f"{line}: {below}" if below else line
 
     def _interval(self, task: str) -> str:
-        """Return the interval of the linear-probe accuracy of grouped examples."""
         if not self.groups:
             return ""
         low, high = (100 * end for end in self.linear_interval[task])
@@ -180,6 +180,5 @@ class Comparison:
 
 
 def _points(score: PairedDifference, name: str) -> str:
-    """Return the difference from the baseline `name` in words."""
     points = round(100 * abs(score.difference))
     return score.beside(name, counted(points, "point"))

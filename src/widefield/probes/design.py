@@ -6,7 +6,6 @@ W [P, K, d], and R x of residuals R [P, K, n].
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -15,27 +14,6 @@ from widefield.probes.standardize import Standardization
 
 _BLOCK = 2**19
 """Features that are standardized at a time: they stay in the processor's cache."""
-
-
-class DesignMatrix(Protocol):
-    """The products of x [n, d], whose rows are examples."""
-
-    @property
-    def width(self) -> int:
-        """Number of columns d."""
-        ...
-
-    def times(self, weight: Tensor) -> Tensor:
-        """Return W x^T, [P, K, n], of W [P, K, d]."""
-        ...
-
-    def sums(self, residual: Tensor) -> Tensor:
-        """Return R x, [P, K, d], of R [P, K, n]."""
-        ...
-
-    def mean_squares(self) -> Tensor:
-        """Return the mean square of each column, [d]."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +88,10 @@ class RotatedDesign:
     def mean_squares(self) -> Tensor:
         """Return the mean square of each column, [d]."""
         return torch.cat([self.variance, self.variance.new_ones(1)])
+
+
+DesignMatrix = DenseDesign | RotatedDesign
+"""x [n, d], whose rows are examples."""
 
 
 def _product(stack: Tensor, x: Tensor) -> Tensor:

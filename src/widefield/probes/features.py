@@ -109,7 +109,6 @@ def _weighted_mean(h: Tensor, weights: NDArray[np.float32]) -> Tensor:
 def _segments(
     images: Inputs, size: int
 ) -> Iterator[tuple[np.ndarray, list[NDArray[np.float32]] | None]]:
-    """Yield images [B, H, W, C], and the weights of those of each example unless it is one."""
     if isinstance(images, Segmented):
         yield from images.batches(size)
         return

@@ -6,8 +6,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from widefield.data.table import Table
 from widefield.probes.outcome import Outcome, class_outcome, target_outcome
-from widefield.probes.score import Labeled, split_groups
+from widefield.probes.score import split_groups
 
 FLOORS = {
     "pixels": "raw pixels",
@@ -66,8 +67,8 @@ def floors(
     }
 
 
-def constant_outcomes(train: Labeled, test: Labeled) -> dict[str, Outcome]:
-    """Return the outcomes of predicting the commonest class or the mean of the training examples."""
+def constant_outcomes(train: Table, test: Table) -> dict[str, Outcome]:
+    """Return the outcomes of predicting the commonest class or the mean of training examples."""
     groups = split_groups(train, test)
     own = None if groups is None else groups[1]
     found = {}

@@ -61,8 +61,6 @@ def _neighbors(train_h: Tensor, test_h: Tensor, k: int) -> Iterator[tuple[slice,
     keys, first = unit_rows(train_h.float()), 0
     k = min(k, len(keys))
     for part in torch.split(test_h, _ROWS):
-        for rows, cosine, neighbor in nearest_rows(
-            unit_rows(part.to(keys)), keys, min(k, len(keys))
-        ):
+        for rows, cosine, neighbor in nearest_rows(unit_rows(part.to(keys)), keys, k):
             yield slice(first + rows.start, first + rows.stop), cosine, neighbor
         first += len(part)

@@ -122,7 +122,6 @@ def quadrant_retrieval(features: FeatureFunction, images: Images, k: int = NEIGH
 
 
 def _quadrants(images: Images) -> list[Images]:
-    """Return the four quadrants of each image, enlarged to the size of the image."""
     _, height, width, _ = images.shape
     rows, columns = (np.arange(side) // 2 for side in (height, width))
     corners = [(0, 0), (0, width // 2), (height // 2, 0), (height // 2, width // 2)]

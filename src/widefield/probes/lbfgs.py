@@ -171,10 +171,8 @@ class _Curvature:
 
 
 def _times(rows: Tensor, matrix: Tensor) -> Tensor:
-    """Return the inner products [P, m, 1] of rows [P, m, K d] with [P, K, d]."""
     return torch.bmm(rows, matrix.flatten(1)[:, :, None])
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """Return the inner products [P] of [P, K, d] with [P, K, d]."""
     return (a * b).sum((1, 2))

@@ -115,7 +115,10 @@ def fit_linear(
         best = (trials[i].best() if pooled is None else trials[i].loss.argmin(1))[tasks]
         l2 = torch.tensor(grid, device=h.device)[best]
         start = trials[i].weight[tasks, best]
-        weights = _refitted(frames[i].design(h), target[tasks], sizes[tasks], l2, start)
+        x, used = frames[i].design(h), torch.ones_like(target[tasks], dtype=torch.bool)
+        problems = _problems(x, target[tasks], used, sizes[tasks], l2)
+        start = start[:, : int(problems.classes.max())]
+        weights = minimize(x, problems, start, tolerance=1e-4)
         for j, k, weight in zip(tasks.tolist(), best.tolist(), weights, strict=True):
             task = list(classes)[j]
             results[task] = _probe(
@@ -128,12 +131,6 @@ def fit_linear(
                 validation=dict(zip(grid, trials[i].accuracy[j].tolist(), strict=True)),
             )
     return {task: results[task] for task in classes}
-
-
-def _refitted(x: DesignMatrix, target: Tensor, sizes: Tensor, l2: Tensor, start: Tensor) -> Tensor:
-    """Return the weights of probes [P, K, d] fitted to all training examples, from `start`."""
-    problems = _problems(x, target, torch.ones_like(target, dtype=torch.bool), sizes, l2)
-    return minimize(x, problems, start[:, : int(sizes.max())], tolerance=1e-4)
 
 
 def _probe(

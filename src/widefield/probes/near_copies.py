@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -206,6 +206,12 @@ def copy_groups(images: NDArray[np.generic]) -> GroupIds:
     pairs = coo_array((np.ones(len(first)), (first, second)), shape=(n, n))
     groups: GroupIds = connected_components(pairs, directed=False)[1].astype(np.int64)
     return groups
+
+
+def count_shared(ids: NDArray[Any]) -> int:
+    """Return how many examples share their group, or another id, with another example."""
+    _, index, sizes = np.unique(ids, return_inverse=True, return_counts=True)
+    return int((sizes[index] > 1).sum())
 
 
 def has_near_copy(scored: Sketches, fitted: Sketches) -> NDArray[np.bool_]:

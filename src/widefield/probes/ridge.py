@@ -70,7 +70,7 @@ def fit_ridge(
             fit = _Fit(_scaled(x[~part], pooled, scale), target[~part])
             rest = _scaled(x[part], pooled, scale)
             for j, l2 in enumerate(RIDGE_GRID):
-                held_out[i * len(RIDGE_GRID) + j, part] = fit.predict(fit.weights(l2), rest)
+                held_out[i * len(RIDGE_GRID) + j, part] = fit.predict(rest, l2)
     error = torch.nan_to_num((held_out - target) ** 2).sum(1)
     best = error.argmin(0)
     if not bool(error.any()):  # nothing was held out, or all of it is predicted exactly
@@ -80,7 +80,7 @@ def fit_ridge(
         scale, l2 = grid[index]
         columns = best == index
         fit = _Fit(_scaled(x, pooled, scale), target[:, columns])
-        predicted[:, columns] = fit.predict(fit.weights(l2), _scaled(test_x, pooled, scale))
+        predicted[:, columns] = fit.predict(_scaled(test_x, pooled, scale), l2)
     return Predictions(
         predicted=predicted.numpy(),
         held_out=torch.stack([held_out[b, :, k] for k, b in enumerate(best)], dim=1).numpy(),
@@ -110,19 +110,15 @@ class _Fit:
             self.gram += z.T @ z / n
             self.right += z.T @ targets / n
 
-    def weights(self, l2: float) -> Tensor:
-        """Return w [D, L]."""
+    def predict(self, x: Tensor, l2: float) -> Tensor:
         penalty = l2 * torch.eye(len(self.gram), dtype=torch.float64)
         solved = torch.cholesky_solve(self.right, torch.linalg.cholesky(self.gram + penalty))
-        return self.centered.T @ solved if self.is_dual else solved
-
-    def predict(self, weights: Tensor, x: Tensor) -> Tensor:
+        weights = self.centered.T @ solved if self.is_dual else solved
         parts = [(rows.double() - self.mean) @ weights for rows in torch.split(x, _CHUNK)]
         return torch.cat(parts) + self.target_mean
 
 
 def _scaled(x: Tensor, pooled: int | None, scale: float) -> Tensor:
-    """Return the features with the columns after the first `pooled` times `scale`."""
     if scale == 1:
         return x
     return torch.cat([x[:, :pooled], scale * x[:, pooled:]], dim=1)

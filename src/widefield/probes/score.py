@@ -1,51 +1,24 @@
 """Outcomes of probes on frozen features: classes by a linear probe, numbers and labels by ridge."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from widefield.data.table import Target
-from widefield.probes.folds import GroupIds, SplitGroups
+from widefield.data.table import Table
+from widefield.probes.folds import SplitGroups
 from widefield.probes.knn import knn
 from widefield.probes.linear import fit_linear
 from widefield.probes.outcome import Outcome, class_outcome, target_outcome
 from widefield.probes.ridge import fit_ridge
 
 
-class Labeled(Protocol):
-    """Examples with labels, such as a `Dataset` or a `Table`."""
-
-    @property
-    def labels(self) -> Mapping[str, NDArray[np.int64]]:
-        """Task -> class ids, [n]."""
-        ...
-
-    @property
-    def classes(self) -> Mapping[str, tuple[str, ...]]:
-        """Task -> class names."""
-        ...
-
-    @property
-    def targets(self) -> Mapping[str, Target]:
-        """Task -> numbers, or several labels, of each example."""
-        ...
-
-    @property
-    def groups(self) -> GroupIds | None:
-        """Group of each example, [n]."""
-        ...
-
-
 def score(
     train_h: Tensor,
-    train: Labeled,
+    train: Table,
     test_h: Tensor,
-    test: Labeled,
+    test: Table,
     *,
     pooled: int | None = None,
     with_knn: bool = True,
@@ -95,14 +68,13 @@ def score(
 
 def _score_targets(
     train_h: Tensor,
-    train: Labeled,
+    train: Table,
     test_h: Tensor,
-    test: Labeled,
+    test: Table,
     pooled: int | None,
     groups: SplitGroups | None,
     seed: int,
 ) -> dict[str, Outcome]:
-    """Fit ridge regression to every number and label at once."""
     if not train.targets:
         return {}
     columns = [target.values for target in train.targets.values()]
@@ -127,12 +99,12 @@ def _score_targets(
     return outcomes
 
 
-def class_ids(half: Labeled, device: torch.device) -> dict[str, Tensor]:
+def class_ids(half: Table, device: torch.device) -> dict[str, Tensor]:
     """Return task -> class ids int64 [n] on `device`."""
     return {task: torch.from_numpy(y).to(device) for task, y in half.labels.items()}
 
 
-def split_groups(train: Labeled, test: Labeled) -> SplitGroups | None:
+def split_groups(train: Table, test: Table) -> SplitGroups | None:
     """Return the groups of both; None if one of them is not grouped."""
     if train.groups is None or test.groups is None:
         return None

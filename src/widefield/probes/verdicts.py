@@ -158,30 +158,18 @@ def overruled_by_labels(
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageEvidence:
-    """How well the best stage of an encoder, on its best grid, predicts a feature."""
+class Evidence:
+    """How well other features of an encoder predict a feature than those that are audited."""
 
     predictable: float
     """(accuracy - commonest class) / (best known accuracy - commonest class), where the best known
     accuracy is that of the floor or of the ceiling."""
     over_pooled: PairedDifference
-    """Difference from the features audited to the best stage."""
-    over_untrained: PairedDifference
-    """Difference from the best stage of the untrained network to that of the encoder."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WideEvidence:
-    """How well the wide readout of an encoder predicts a feature."""
-
-    predictable: float
-    """(accuracy - commonest class) / (best known accuracy - commonest class) of the wide features,
-    as in `StageEvidence`."""
-    over_pooled: PairedDifference
-    """Difference from the features audited to the wide ones."""
+    """Difference from the features audited."""
     over_floor: PairedDifference
-    """Difference from the floor to the wide features. They have directions of the input, as those
-    of the untrained network have, so that only what is above the floor is of the encoder."""
+    """Of a stage, the difference from the best stage of the untrained network. Of the wide features
+    that from the floor: they have directions of the input, as those of the untrained network have,
+    so that only what is above the floor is of the encoder."""
 
 
 def judge_feature(
@@ -189,8 +177,8 @@ def judge_feature(
     *,
     over_floor: PairedDifference,
     predictable: float,
-    stage: StageEvidence | None,
-    wide: WideEvidence | None = None,
+    stage: Evidence | None,
+    wide: Evidence | None = None,
 ) -> ShareVerdict:
     """Return the verdict on a feature.
 
@@ -198,14 +186,14 @@ def judge_feature(
         share: learned share with its interval; None if floor and ceiling are not separable.
         over_floor: from the floor to the features audited.
         predictable: (accuracy - commonest class) / (best known accuracy - commonest class) of
-            these, as in `StageEvidence`.
-        stage: evidence of the stages; None for an encoder without them.
+            these, as in `Evidence`.
+        stage: evidence of the best stage, on its best grid; None for an encoder without stages.
         wide: evidence of the wide readout; None where it was not measured.
 
     Example:
         >>> below = PairedDifference(before=0.9, after=0.4, low=-0.6, high=-0.4)
         >>> above = PairedDifference(before=0.4, after=0.8, low=0.35, high=0.45)
-        >>> seen = StageEvidence(predictable=0.9, over_pooled=above, over_untrained=above)
+        >>> seen = Evidence(predictable=0.9, over_pooled=above, over_floor=above)
         >>> judge_feature((0.0, 0.0, 0.1), over_floor=below, predictable=0.3, stage=seen)
         'hidden'
     """
@@ -219,7 +207,7 @@ def judge_feature(
     if is_open and wide is not None and wide.over_floor.verdict == "higher" and _is_hidden(wide):
         return "hidden"
     if is_behind and stage is not None:
-        kept = stage.over_untrained
+        kept = stage.over_floor
         is_lower = kept.verdict == "lower" and kept.difference <= -MIN_GAP
         if is_lower and stage.predictable < WEAKENED:
             return "lost"
@@ -230,7 +218,7 @@ def judge_feature(
     return "easy" if over_floor.before >= EASY else "not separable"
 
 
-def _is_hidden(found: StageEvidence | WideEvidence) -> bool:
+def _is_hidden(found: Evidence) -> bool:
     """Return whether a feature is found that the features audited do not predict as well."""
     gained = found.over_pooled
     is_better = gained.verdict == "higher" and gained.difference >= MIN_GAP

@@ -163,7 +163,6 @@ class ExplorePage:
         return base64.b64encode(gzip.compress(content, mtime=0)).decode("ascii")
 
     def _coordinates(self) -> dict[str, NDArray[np.generic]]:
-        """Return the coordinates of the map as uint16, if there is one."""
         if self.points is None:
             return {}
         low = self.points.min(0)

@@ -96,7 +96,6 @@ _FREQUENCIES = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000)
 
 @contextmanager
 def _canvas(prefix: str) -> Iterator[tuple["Figure", "Axes"]]:
-    """Yield a figure and its axes in the style of the page."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

@@ -168,7 +168,6 @@ def _template_data(figure: Figure, prefix: str) -> dict[str, Any]:
 
 
 def _with_spectrograms(sounds: Sequence[Sound], prefix: str) -> list[tuple[Sound, Markup]]:
-    """Return each sound with its spectrogram as SVG."""
     return [
         (sound, Markup(spectrogram(sound, prefix=f"{prefix}{i}-")))
         for i, sound in enumerate(sounds)

@@ -68,7 +68,6 @@ class TabularResult:
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
-        """Return tables and notes, for Jupyter."""
         tables = (*self.tables(), ResultTable(lines=self.notes))
         return str(Markup("").join(table.html() for table in tables))
 

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.core.errors import input_errors
@@ -28,6 +26,7 @@ from widefield.probes.near_copies import (
     MAX_POOLED,
     copies_text,
     copy_groups,
+    count_shared,
 )
 from widefield.probes.outcome import Outcome, Predictions
 from widefield.probes.paired import PairedDifference
@@ -218,7 +217,6 @@ def _with_suggestions(
 
 
 def _choice(errors: Sequence[float], label_task: LabelTask) -> tuple[str, ...]:
-    """Return a note if there was a choice between wide and pooled features."""
     if len(errors) < 2 or not np.isfinite(errors).all():
         return ()
     wide, pooled = errors
@@ -264,12 +262,11 @@ def _floors(
 
 
 def _copies_note(labeled: Dataset, label_task: ClassTask, h: Tensor) -> tuple[str, ...]:
-    """Return a note on copies among the labeled examples, with the accuracy without them."""
     count = len(labeled)
     if labeled.groups is not None or count > MAX_POOLED:
         return ()
     groups = copy_groups(labeled.images)
-    copied, exact = (_in_groups(ids) for ids in (groups, labeled.digests()))
+    copied, exact = (count_shared(ids) for ids in (groups, labeled.digests()))
     if not exact and copied < max(2, COPIES_SHARE * count):
         return ()
     apart = label_task.outcome(label_task.fit(h, groups=groups), groups)
@@ -280,9 +277,3 @@ def _copies_note(labeled: Dataset, label_task: ClassTask, h: Tensor) -> tuple[st
     found = f"{copied} of {count} labeled {labeled.kind} have near-copies"
     found += f" ({exact} exact ones)" if exact else ""
     return (copies_text(found, scores),)
-
-
-def _in_groups(ids: NDArray[Any]) -> int:
-    """Return how many examples share their id with another one."""
-    _, index, sizes = np.unique(ids, return_inverse=True, return_counts=True)
-    return int((sizes[index] > 1).sum())

@@ -223,6 +223,5 @@ def _targets(dataset: Dataset, target: Target, seed: int) -> TargetTask:
 
 
 def _note(text: str, names: list[str]) -> tuple[str, ...]:
-    """Return a note on names, if there are any."""
     more = " and others" if len(names) > _MAX_NAMES else ""
     return (text.format(", ".join(map(repr, names[:_MAX_NAMES])) + more),) if names else ()

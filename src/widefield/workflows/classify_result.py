@@ -166,7 +166,6 @@ class Classification(TabularResult):
         ]
 
     def _lines(self) -> list[str]:
-        """Return the cross-validated score, how it compares with the floors, and calibration."""
         checked = self.cross_validation
         if checked is None:
             few = "too few examples or groups"

@@ -221,7 +221,6 @@ def summarize(table: dict[str, dict[str, Outcome]]) -> str:
 
 
 def _best_floor(row: dict[str, Outcome]) -> float:
-    """Return the largest upper bound of the floors."""
     return max(row[column].interval[1] for column in FLOORS_SHOWN.values())
 
 

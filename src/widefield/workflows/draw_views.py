@@ -92,7 +92,6 @@ class DrawnViews:
         ).html()
 
     def _repr_html_(self) -> str:
-        """Return the pictures, for Jupyter."""
         start, end = '<img src="data:image/png;base64,', '">'
         rows = (row for rows in self.pictures.values() for row in rows)
         return "<br>".join("".join(f"{start}{png(x, _SIDE)}{end}" for x in row) for row in rows)
@@ -165,7 +164,6 @@ def _summary(settings: ViewSettings) -> str:
 def _pictures(
     settings: ViewSettings, dataset: Dataset, count: int, *, seed: int
 ) -> list[list[NDArray[np.uint8]]]:
-    """Return for each example its picture and those of its views."""
     channels = dataset.images.shape[3]
     augmentation = settings.build(channels=channels, kept=dataset.bits, kind=dataset.kind)
     if augmentation.needs_mask or augmentation.gradient_calls or trained_parameters(augmentation):

@@ -166,7 +166,6 @@ def embed(
 
 
 def _check_output(path: Path, *, overwrite: bool) -> None:
-    """Check before the work that the output can be written."""
     if path.suffix not in ("", *_FORMATS):
         raise ValueError(
             f"cannot write {path.name}: its suffix must be .npz or .parquet, or none for a folder "

@@ -127,7 +127,6 @@ def explore(
 
 
 def _explored(encoder: str, dataset: Dataset, h: Tensor, *, seed: int) -> Exploration:
-    """Return what the features h [n, D] show of the data."""
     k = min(MAP_NEIGHBORS, count_others(len(dataset), dataset.groups))
     graph = neighbor_graph(h, k, groups=dataset.groups)
     positions = tsne_map(h, graph=graph, seed=seed).numpy()
@@ -170,7 +169,6 @@ def _labeled(
 
 
 def _suspects(h: Tensor, graph: Graph, dataset: Dataset) -> dict[str, Suspects]:
-    """Return the labels of each task that differ from those of labeled neighbors."""
     found, groups = {}, dataset.groups
     for task, y in dataset.labels.items():
         rows, others = _labeled(y, groups)

@@ -65,7 +65,6 @@ def explore_page(found: Exploration, *, seed: int) -> str:
 
 
 def _to_check(found: Exploration) -> str:
-    """Return how much there is to check, in words."""
     counts = {
         "label": sum(len(suspects.rows) for suspects in found.suspects.values()),
         "group": len(found.duplicates),

@@ -151,7 +151,6 @@ def _threads_and_random_state(threads: int) -> Iterator[None]:
 
 
 def _begin(run: PretrainRun, prepared: Prepared, data: Data) -> None:
-    """Write settings, manifest and initial weights of a new run."""
     settings, growth = _settings(prepared, data), run.growth
     run.ranks.on_rank_zero(
         lambda: run.folder.begin(settings, prepared.dataset, growth, prepared.initial)

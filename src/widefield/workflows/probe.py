@@ -125,7 +125,6 @@ def probe(
 
 
 def _copies_note(extractor: FeatureExtractor, sets: TrainTest, seed: int) -> list[str]:
-    """Return a note on test examples that are near-copies, with the scores without them."""
     copies = apart(sets)
     if copies is None:
         return []
@@ -234,7 +233,6 @@ def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:
 
 
 def _train_test_overlap(extractor: FeatureExtractor, test: Dataset) -> int:
-    """Count the test images that the encoder has been trained on."""
     run = extractor.run
     if run is None:
         return 0

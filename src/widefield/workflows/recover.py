@@ -218,7 +218,6 @@ def _check_new(out: Path) -> None:
 
 
 def _with_feature(dataset: Dataset, feature: str | Labels | None) -> tuple[Dataset, str | None]:
-    """Return the data with the labels of the feature, and its task."""
     if feature is None:
         return dataset, None
     if isinstance(feature, str) and not feature.endswith(".csv"):
@@ -247,13 +246,11 @@ def _join_names(names: Iterable[str]) -> str:
 
 
 def _pooled(extractor: FeatureExtractor) -> Encoder:
-    """Return the encoder of a run."""
     assert isinstance(extractor.encoder, Encoder)
     return extractor.encoder
 
 
 def _features(extractor: FeatureExtractor, data: TrainTest, *, quiet: bool = True) -> list[Tensor]:
-    """Return the features [n, D] of the training and of the test examples."""
     return [extractor.features(half.images, quiet=quiet) for half in (data.train, data.test)]
 
 

@@ -54,7 +54,6 @@ def resume(request: Request, settings: Mapping[str, Any], stack: ExitStack) -> P
 
 
 def _recipe(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of the run, with the settings in `settings` that a resume may change."""
     recipe = folder.recipe()
     own = recipe.encoder.name if is_own(recipe.encoder.name) else None
     overrides = without_auto(with_names(settings, recorded=_recorded(own, settings)))

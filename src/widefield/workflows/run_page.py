@@ -111,7 +111,6 @@ def view_grid(views: Augmentation, dataset: Dataset, seed: int) -> np.ndarray | 
 
 
 def _plot(metrics: list[dict[str, str]], name: str, by: str) -> Lines:
-    """Return the plot of a column over epochs or steps."""
     rows = [row for row in metrics if row.get(name)]
     title = name.replace("_", " ")
     return Lines(

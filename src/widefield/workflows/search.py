@@ -156,7 +156,6 @@ def _open_query(extractor: FeatureExtractor, image: Path, dataset: Dataset) -> D
 
 
 def _page(found: Nearest, query: Dataset, nearest: Dataset) -> str:
-    """Return the page as HTML, the query first."""
     k, one = len(nearest), nearest.kind.removesuffix("s")
     return ExplorePage(
         title=f"widefield search: {found.data} by {found.encoder}",

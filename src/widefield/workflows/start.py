@@ -145,7 +145,6 @@ class CheckedSettings:
 
 
 def _own_note(name: str, dataset: Dataset) -> tuple[str, ...]:
-    """Return a note if a network of the user's own is a classifier."""
     if not is_own(name):
         return ()
     with seeded(0):  # it draws its weights

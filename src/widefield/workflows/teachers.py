@@ -84,7 +84,6 @@ _CHECKED = 64
 
 
 def _features(teacher: FeatureExtractor, request: Request, prepared: Prepared) -> Tensor:
-    """Return the features [n, D] of the examples in the order of the run."""
     recipe, dataset = prepared.recipe, prepared.dataset
     console = request.console(prepared.ranks)
     for note in teacher.notes:
