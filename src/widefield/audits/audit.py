@@ -11,6 +11,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ from widefield.data.source import Data
 from widefield.data.spec import MEMORY
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
-from widefield.inference.overlap import apart
+from widefield.inference.overlap import copies_note
 from widefield.inference.splits import TrainTest, open_train_test
 from widefield.metrics import describe
 from widefield.probes.compare import IMAGE_COUNTS, cka_if_defined, compare
@@ -154,7 +155,7 @@ def _audited(subject: Subject) -> Audit:
     references = [reference, *(middle for _, middle in planted.values())]
     plants = {name: found for name, (found, _) in planted.items()}
     tasks |= {name: found.verdict for name, found in plants.items()}
-    copies = _copies_note(extractor, data)
+    copies = copies_note(data, partial(probe_tasks, extractor.features)) if data.tasks else []
     return Audit(
         encoder=extractor.name,
         settings={} if extractor.run is None else extractor.run.recipe().flat(),
@@ -302,11 +303,3 @@ def _limits(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> list[str
             "examples would make the verdicts more reliable"
         )
     return notes
-
-
-def _copies_note(extractor: FeatureExtractor, data: TrainTest) -> list[str]:
-    found = apart(data) if data.tasks else None
-    if found is None:
-        return []
-    outcomes = {} if found.data is None else probe_tasks(extractor.features, found.data)
-    return [found.note({task: (x.value, *x.interval) for task, x in outcomes.items()})]

@@ -1,7 +1,7 @@
 """Overlap of training and test data: the same examples, shared groups and near-copies."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from widefield.probes.near_copies import (
     copy_groups,
     has_near_copy,
 )
+from widefield.probes.outcome import Outcome
 
 # Chosen by hand.
 _FEW_LEFT = 20
@@ -67,47 +68,34 @@ def _shared_groups(test: Dataset, train: Dataset) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Apart:
-    """Training and test data without near-copies of each other."""
-
-    found: str
-    """How many examples have near-copies, in words."""
-    data: TrainTest | None
-    """Examples to score; None if nothing is left."""
-
-    def note(self, scores: Mapping[str, tuple[float, float, float]]) -> str:
-        """Return the line on the near-copies; scores are task -> accuracy and its interval."""
-        values = [
-            f"{task} {100 * accuracy:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
-            for task, (accuracy, low, high) in scores.items()
-        ]
-        return copies_text(self.found, values)
-
-
-def apart(data: TrainTest) -> Apart | None:
-    """Return the data without near-copies; None if there are few, or examples are grouped.
+def copies_note(data: TrainTest, score: Callable[[TrainTest], Mapping[str, Outcome]]) -> list[str]:
+    """Return a note on near-copies in both parts, with the scores without them; none for few.
 
     Test examples with near-copies are left out. If few others remain, the examples are split again,
-    with near-copies as groups.
+    with near-copies as groups. Examples that are grouped already have no note.
     """
     train, test = data.train, data.test
     if data.groups is not None:
-        return None
+        return []
     fitted = Sketches.of(train.images)
     rows = test.spread_rows(checked_count(len(test), fitted))
     copied = has_near_copy(Sketches.of(test.images[rows]), fitted)
     count = int(copied.sum())
     if count < max(2, COPIES_SHARE * len(rows)):
-        return None
-    found = f"{count} of {len(rows)} test {test.kind} have near-copies"
+        return []
     left = test.subset(rows[~copied])
     vary = len(left) > 0 and all(
         np.ptp(target.values, axis=0).all() for target in left.targets.values()
     )
-    if vary and len(left) >= max(_FEW_LEFT, len(rows) / 4):
-        return Apart(found=found, data=TrainTest(train=train, test=left))
-    return Apart(found=found, data=_split_again(train, test))
+    is_enough = vary and len(left) >= max(_FEW_LEFT, len(rows) / 4)
+    apart = TrainTest(train=train, test=left) if is_enough else _split_again(train, test)
+    scores = []
+    for task, outcome in ({} if apart is None else score(apart)).items():
+        name = task if outcome.measure == "accuracy" else f"{task} {outcome.measure}"
+        value, low, high = (100 * x for x in outcome.estimate())
+        scores.append(f"{name} {value:.1f} % [{low:.1f}, {high:.1f}]")
+    found = f"{count} of {len(rows)} test {test.kind} have near-copies"
+    return [copies_text(found, scores)]
 
 
 def _split_again(train: Dataset, test: Dataset) -> TrainTest | None:

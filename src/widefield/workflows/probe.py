@@ -16,7 +16,7 @@ from widefield.data.source import Data
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
-from widefield.inference.overlap import apart, count_overlap, overlap_note
+from widefield.inference.overlap import copies_note, count_overlap, overlap_note
 from widefield.inference.splits import (
     TrainTest,
     balanced,
@@ -110,7 +110,7 @@ def probe(
             *([_split_note(data)] if split else []),
             *chosen,
             *overlap,
-            *_copies_note(extractor, sets, seed),
+            *copies_note(sets, lambda apart: score_readouts((extractor, None), apart, seed)[0]),
             *extractor.notes,
             # Of a readout that was fitted here: on which examples.
             *([] if wide is None or extractor.readout else [wide.notes[-1]]),
@@ -122,18 +122,6 @@ def probe(
             for name, outcome in outcomes.items()
         },
     )
-
-
-def _copies_note(extractor: FeatureExtractor, sets: TrainTest, seed: int) -> list[str]:
-    copies = apart(sets)
-    if copies is None:
-        return []
-    found = {} if copies.data is None else score_readouts((extractor, None), copies.data, seed)[0]
-    intervals = {}
-    for task, outcome in found.items():
-        name = task if outcome.measure == "accuracy" else f"{task} {outcome.measure}"
-        intervals[name] = (outcome.value, *outcome.interval)
-    return [copies.note(intervals)]
 
 
 def _open(
