@@ -20,7 +20,7 @@ from widefield.config.recipes import make_recipe
 from widefield.core.hardware import choose_device
 from widefield.data import Loader
 from widefield.encoders import EncoderSettings
-from widefield.train.compiled import check_compile
+from widefield.train.build import check_compile
 
 from .command import Result, command
 from .step import method_step, random_images

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from widefield.encoders import build_encoder, load_encoder, load_foreign, save_encoder
 from widefield.methods import load_projector, save_projector
-from widefield.methods.projector import projector
+from widefield.methods.projector import Projector
 
 CONFIG = "widefield"
 
@@ -27,7 +27,7 @@ CONFIG = "widefield"
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("encoder")
     save_encoder(build_encoder("resnet-tiny", seed=0), folder)
-    save_projector(projector(8, layers=2, width=4, out_dim=3, batch_norm=True), folder)
+    save_projector(Projector(8, layers=2, width=4, out_dim=3, batch_norm=True), folder)
     return folder
 
 

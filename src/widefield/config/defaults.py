@@ -130,12 +130,6 @@ def method_for(
     """Return the default method of a run.
 
     A setting that only one of the two methods has selects that method.
-
-    Args:
-        epochs: epochs of the run.
-        init: initial weights of the run, if any.
-        overrides: names of the settings that are set by the user.
-        steps_per_epoch: steps from one visit of a row to the next; 0 if unknown.
     """
     if "teacher" in overrides:
         return "distill"
@@ -155,14 +149,7 @@ def method_with_settings(overrides: Collection[str]) -> str | None:
 
 
 def views_for(method: str, *, steps: int, init: str | None = None, kind: Kind = "images") -> str:
-    """Return the default views of a run.
-
-    Args:
-        method: name of the method.
-        steps: steps of the run.
-        init: initial weights of the run, if any.
-        kind: kind of the examples.
-    """
+    """Return the default views of a run."""
     is_short = method == DEFAULT_METHOD and steps < LONG_RUN_STEPS
     is_moderate = kind == "images" and (is_short or init is not None)
     return DEFAULT_VIEWS if is_moderate else ViewSettings().names

@@ -3,6 +3,9 @@ from .config import EncoderConfig as EncoderConfig
 from .config import encoder_config as encoder_config
 from .conv1d import SIGNAL_NETWORKS as SIGNAL_NETWORKS
 from .encoder import Encoder as Encoder
+from .encoder import FeatureMap as FeatureMap
+from .encoder import Normalized as Normalized
+from .encoder import Projected as Projected
 from .encoder import build_encoder as build_encoder
 from .layers import Family as Family
 from .layers import family_of as family_of
@@ -23,13 +26,14 @@ from .untrained import untrained_starts as untrained_starts
 from .weights.adapt import adapt_encoder as adapt_encoder
 from .weights.files import ENCODER_FILE as ENCODER_FILE
 from .weights.files import READOUT_FILE as READOUT_FILE
-from .weights.files import check_weights as check_weights
 from .weights.files import first_invalid as first_invalid
 from .weights.files import has_settings as has_settings
 from .weights.files import is_config as is_config
 from .weights.files import load_encoder as load_encoder
+from .weights.files import load_saved_module as load_saved_module
 from .weights.files import save_encoder as save_encoder
 from .weights.files import save_encoder_file as save_encoder_file
+from .weights.files import save_module as save_module
 from .weights.files import timm_snippet as timm_snippet
 from .weights.foreign import load_foreign as load_foreign
 from .weights.foreign import load_module as load_module
@@ -53,6 +57,3 @@ from .weights.normalization import (
 from .weights.onnx_file import export_onnx as export_onnx
 from .weights.pretrained import cached_weights as cached_weights
 from .weights.pretrained import download_weights as download_weights
-from .wrappers import FeatureMap as FeatureMap
-from .wrappers import Normalized as Normalized
-from .wrappers import Projected as Projected

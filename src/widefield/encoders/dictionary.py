@@ -89,10 +89,6 @@ class PatchDictionary(nn.Module):
     are averaged first, and their patches are further apart, so that a map costs about the same. The
     layer has no parameters: `fit` replaces its random filters and centers, and training changes
     nothing.
-
-    Args:
-        channels: C.
-        size: height and width of the inputs; those of other sizes are taken too.
     """
 
     weight: Tensor

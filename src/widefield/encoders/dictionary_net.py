@@ -46,12 +46,7 @@ class DictionaryNet(nn.Module):
         self.kept = CellFeatures(KEPT)
 
     def fit(self, batches: Callable[[], Iterable[Tensor]], *, seed: int) -> None:
-        """Fit the dictionary and the kept directions on normalized inputs x[n, C, H, W].
-
-        Args:
-            batches: returns the same inputs at each call.
-            seed: seed of the places of patches and of the first centers.
-        """
+        """Fit the dictionary and the kept directions on normalized inputs x[n, C, H, W]."""
         self.dictionary.fit(batches(), seed=seed)
         self.kept.fit(self.dictionary(x) for x in batches())
 

@@ -48,12 +48,7 @@ _given: dict[str, OwnNetwork] = {}
 
 
 def give_network(network: str | nn.Module, *, recorded: str | None = None) -> OwnNetwork:
-    """Execute a file that the user names, or take a module, and return the network.
-
-    Args:
-        network: `FILE.py:FUNCTION`, or a module, which is copied.
-        recorded: name of the network in a run, if the file has moved since.
-    """
+    """Execute a file that the user names, or take a module, and return the network."""
     given = _of_module(network) if isinstance(network, nn.Module) else _of_file(network)
     for name in {given.name, recorded or given.name}:
         _given[name] = given

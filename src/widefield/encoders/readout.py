@@ -6,28 +6,26 @@
 V_i^T s_i are in the output, a linear probe on it is at least as expressive as one on each of them.
 """
 
-import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.nn import functional
 
-from widefield.core.devices import on_meta
-from widefield.core.files import write_atomically
 from widefield.core.form import Form
 from widefield.core.rng import seeded
 from widefield.encoders.dictionary import PatchDictionary, cell_roots
-from widefield.encoders.encoder import Encoder, FeatureModule
-from widefield.encoders.grid import grid_means
+from widefield.encoders.encoder import Encoder, FeatureMap, FeatureModule, Projected
 from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
-from widefield.encoders.weights.files import READOUT_FILE, check_weights
-from widefield.encoders.wrappers import FeatureMap, Projected
+from widefield.encoders.weights.files import (
+    READOUT_FILE,
+    load_saved_module,
+    save_module,
+)
 
 DICTIONARY = "dictionary"
 """Name of the source that is a dictionary of patches of the input; a readout computes it."""
@@ -240,6 +238,28 @@ def buffer_name(name: str) -> str:
     return name.replace("@", "_").replace(".", "_")
 
 
+def grid_of(height: int, width: int, side: int) -> tuple[int, int]:
+    """Return rows and columns of the grid of at most `side` x `side` cells of a map.
+
+    Maps of height 1, of windows and waveforms, have as many cells in a row.
+    """
+    if height == 1:
+        return 1, min(width, side**2)
+    return min(height, side), min(width, side)
+
+
+def grid_means(x: Tensor, side: int) -> Tensor:
+    """Return the means over the cells of a grid, [B, K g g'], of a map [B, K, h, w]."""
+    height, width = x.shape[-2:]
+    rows, columns = grid_of(height, width, side)
+    if height % rows or width % columns:
+        return functional.adaptive_avg_pool2d(x, (rows, columns)).flatten(1)
+    if (rows, columns) == (height, width):
+        return x.flatten(1)
+    # The same means where cells have equal sizes, in less time.
+    return functional.avg_pool2d(x, (height // rows, width // columns)).flatten(1)
+
+
 def _spectrogram_shape(encoder: nn.Module) -> tuple[int, int, int] | None:
     """Return channels, height and width of spectrograms, which encoders of sounds take too."""
     while isinstance(encoder, FeatureMap | Projected):
@@ -254,31 +274,17 @@ def _shape_text(shape: Sequence[int]) -> str:
 
 def save_readout(readout: Readout, folder: str | Path) -> None:
     """Write `readout.safetensors` into `folder` atomically, with its configuration."""
-    config = {"readout": json.dumps(asdict(readout.config))}
-    weights = {key: value.contiguous().cpu() for key, value in readout.state_dict().items()}
-    write_atomically(
-        Path(folder) / READOUT_FILE, lambda draft: save_file(weights, draft, metadata=config)
-    )
+    save_module(readout, Path(folder) / READOUT_FILE, "readout", asdict(readout.config))
 
 
 def load_readout(folder: str | Path) -> Readout | None:
     """Load the readout that `save_readout` wrote into `folder`, on the CPU; None without one."""
-    file = Path(folder) / READOUT_FILE
-    if not file.is_file():
-        return None
-    try:
-        with safe_open(file, framework="pt") as opened:
-            config = _read_config(json.loads((opened.metadata() or {})["readout"]))
-            weights = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-        sizes = [len(weights[f"{buffer_name(name)}_mean"]) for name in config.names]
-        with on_meta():  # takes no memory, whatever the sizes in the file
-            check_weights(Readout(config, sizes).state_dict(), weights)
-        readout = Readout(config, sizes)
-        readout.load_state_dict(weights)
-    except (SafetensorError, RuntimeError, TypeError, KeyError, ValueError, AssertionError) as e:
-        reason = (str(e).splitlines() or [type(e).__name__])[0]
-        raise ValueError(f"{file} cannot be read ({reason}): take pooled features instead") from e
-    return readout.eval()
+    return load_saved_module(Path(folder) / READOUT_FILE, "readout", _built)
+
+
+def _built(values: Any, weights: Mapping[str, Tensor]) -> Readout:
+    config = _read_config(values)
+    return Readout(config, [len(weights[f"{buffer_name(name)}_mean"]) for name in config.names])
 
 
 def _read_config(values: Any) -> ReadoutConfig:

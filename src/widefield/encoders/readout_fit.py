@@ -25,13 +25,13 @@ from torch import Tensor, nn
 from widefield.core.devices import eval_mode
 from widefield.core.rng import seeded
 from widefield.encoders.dictionary import CELLS, PatchDictionary, cell_roots
-from widefield.encoders.grid import grid_of
 from widefield.encoders.readout import (
     DICTIONARY,
     Readout,
     ReadoutConfig,
     Source,
     buffer_name,
+    grid_of,
     source_features,
 )
 from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from widefield.core.devices import eval_mode
-from widefield.encoders.encoder import Encoder
-from widefield.encoders.wrappers import FeatureMap, Normalized, Projected
+from widefield.encoders.encoder import Encoder, FeatureMap, Normalized, Projected
 
 INPUT = "input"
 """Stage of what the network takes: normalized pixels, the spectrogram of sounds, or samples."""

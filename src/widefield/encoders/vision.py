@@ -17,13 +17,7 @@ _WITH_SIDE_HEADS = ("googlenet", "inception_v3")
 
 
 def vision_network(name: str, channels: int, size: Size) -> nn.Module:
-    """Build the torchvision model `name` with random weights, the identity as its last layer.
-
-    Args:
-        name: torchvision's name of the model.
-        channels: C of the images; if it is not 3, the first convolution is replaced.
-        size: height and width of the images, which a vision transformer is built for.
-    """
+    """Build the torchvision model `name` with random weights, the identity as its last layer."""
     from torchvision import models
 
     check_vision(name)

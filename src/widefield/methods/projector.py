@@ -55,7 +55,7 @@ class ProjectorConfig(Settings):
 
     def build(self, feature_dim: int) -> "Projector":
         """Build the head for features of width `feature_dim`."""
-        return projector(
+        return Projector(
             feature_dim,
             layers=self.layers,
             width=self.width,
@@ -69,20 +69,43 @@ class ProjectorConfig(Settings):
         Source: BYOL (Grill et al. 2020), section 3.3; SimSiam (Chen & He 2021), section 3.
         """
         dim = self.out_dim(feature_dim)
-        return projector(dim, layers=2, width=width, out_dim=dim, batch_norm=self.batch_norm)
+        return Projector(dim, layers=2, width=width, out_dim=dim, batch_norm=self.batch_norm)
 
 
 class Projector(nn.Sequential):
-    """A projection head that keeps the arguments it was built with.
+    """An MLP [B, in_dim] -> [B, out_dim] with ReLU between its `layers` linear layers.
+
+    `batch_norm` normalizes each hidden layer before its ReLU, as SimCLR's public code does; the
+    S-DIET paper has none. Features are taken before this head. Without layers it is the identity.
+
+    Raises:
+        ValueError: it needs more memory than this machine has.
 
     Example:
         >>> projector = ProjectorConfig(layers=1, dim=8).build(32)
         >>> isinstance(projector, Projector), projector(torch.rand(4, 32)).shape
         (True, torch.Size([4, 8]))
+
+    Source: S-DIET (2025), section 5.1.2; SimCLR (Chen et al. 2020), section 4.2.
     """
 
-    arguments: dict[str, Any]
-    """Arguments of `projector`, plain JSON."""
+    def __init__(
+        self, in_dim: int, *, layers: int, width: int, out_dim: int, batch_norm: bool
+    ) -> None:
+        _check_memory(in_dim, layers, width, out_dim)
+        widths = [in_dim, *[width] * (layers - 1)]
+        modules: list[nn.Module] = []
+        for a, b in itertools.pairwise(widths):
+            # Batch normalization subtracts the mean, and a bias with it.
+            modules.append(nn.Linear(a, b, bias=not batch_norm))
+            if batch_norm:
+                modules.append(nn.BatchNorm1d(b))
+            modules.append(nn.ReLU(inplace=True))
+        if layers:
+            modules.append(nn.Linear(widths[-1], out_dim))
+        super().__init__(*modules)
+        shape = {"in_dim": in_dim, "layers": layers, "width": width, "out_dim": out_dim}
+        self.arguments: dict[str, Any] = {**shape, "batch_norm": batch_norm}
 
     if TYPE_CHECKING:
 
@@ -99,32 +122,6 @@ class Projector(nn.Sequential):
         check_tensors({"h": h}, {"h": Shape("b D")}, {"D": self.arguments["in_dim"]})
         result: Tensor = super().forward(h)  # type: ignore[no-untyped-call]
         return result
-
-
-def projector(in_dim: int, *, layers: int, width: int, out_dim: int, batch_norm: bool) -> Projector:
-    """Build an MLP [B, in_dim] -> [B, out_dim] with ReLU between its `layers` linear layers.
-
-    `batch_norm` normalizes each hidden layer before its ReLU, as SimCLR's public code does; the
-    S-DIET paper has none. Features are taken before this head. Without layers it is the identity.
-
-
-    Source: S-DIET (2025), section 5.1.2; SimCLR (Chen et al. 2020), section 4.2.
-    """
-    _check_memory(in_dim, layers, width, out_dim)
-    widths = [in_dim, *[width] * (layers - 1)]
-    modules: list[nn.Module] = []
-    for a, b in itertools.pairwise(widths):
-        # Batch normalization subtracts the mean, and a bias with it.
-        modules.append(nn.Linear(a, b, bias=not batch_norm))
-        if batch_norm:
-            modules.append(nn.BatchNorm1d(b))
-        modules.append(nn.ReLU(inplace=True))
-    if layers:
-        modules.append(nn.Linear(widths[-1], out_dim))
-    head = Projector(*modules)
-    shape = {"in_dim": in_dim, "layers": layers, "width": width, "out_dim": out_dim}
-    head.arguments = {**shape, "batch_norm": batch_norm}
-    return head
 
 
 def _check_memory(in_dim: int, layers: int, width: int, out_dim: int) -> None:

@@ -1,16 +1,15 @@
 """File of the projection head of a run, beside its encoder."""
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from annotated_types import Interval
+from torch import Tensor
 
-from widefield.core.devices import on_meta
-from widefield.core.files import write_atomically
-from widefield.encoders import check_weights
-from widefield.methods.projector import Projector, projector
+from widefield.core.validation import check
+from widefield.encoders import load_saved_module, save_module
+from widefield.methods.projector import Projector
 
 PROJECTOR_FILE = "projector.safetensors"
 """Name of the file in the folders of a run and of its checkpoints."""
@@ -28,11 +27,7 @@ def save_projector(head: Projector, folder: str | Path) -> None:
         ...     load_projector(folder)(torch.rand(4, 32)).shape
         torch.Size([4, 8])
     """
-    weights = {key: value.contiguous() for key, value in head.state_dict().items()}
-    shape = {"projector": json.dumps(head.arguments)}
-    write_atomically(
-        Path(folder) / PROJECTOR_FILE, lambda draft: save_file(weights, draft, metadata=shape)
-    )
+    save_module(head, Path(folder) / PROJECTOR_FILE, "projector", head.arguments)
 
 
 def load_projector(folder: str | Path) -> Projector | None:
@@ -49,37 +44,24 @@ def load_projector(folder: str | Path) -> Projector | None:
         ...     load_projector(folder) is None
         True
     """
-    file = Path(folder) / PROJECTOR_FILE
-    if not file.is_file():
-        return None
-    try:
-        with safe_open(file, framework="pt") as opened:
-            arguments = _checked(json.loads((opened.metadata() or {})["projector"]))
-            weights = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-        with on_meta():  # takes no memory, whatever the sizes in the file
-            check_weights(projector(**arguments).state_dict(), weights)
-        head = projector(**arguments)
-        head.load_state_dict(weights)
-    except (SafetensorError, RuntimeError, TypeError, KeyError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(
-            f"{file} cannot be read ({reason}): take pooled features instead"
-        ) from error
-    return head.eval()
+    return load_saved_module(Path(folder) / PROJECTOR_FILE, "projector", _built)
 
 
-def _checked(arguments: Any) -> dict[str, Any]:
-    smallest = {"in_dim": 1, "layers": 0, "width": 1, "out_dim": 1}
-    if not isinstance(arguments, dict) or arguments.keys() != {*smallest, "batch_norm"}:
+def _built(arguments: Any, weights: Mapping[str, Tensor]) -> Projector:
+    if not isinstance(arguments, dict) or arguments.keys() != _HINTS.keys():
         raise ValueError("its shape has other fields")
-    for name, low in smallest.items():
-        value = arguments[name]
-        if type(value) is not int or not low <= value <= _LARGEST:
-            raise ValueError(f"{name} is {value!r}")
-    if type(arguments["batch_norm"]) is not bool:
-        raise ValueError(f"batch_norm is {arguments['batch_norm']!r}")
-    return arguments
+    for name, hint in _HINTS.items():
+        check(name, hint, arguments[name])
+    return Projector(**arguments)
 
 
-_LARGEST = 10**6
-"""Largest width and number of layers."""
+# A file must not take more time or memory than any head that was trained.
+_Count = Annotated[int, Interval(ge=1, le=10**6)]
+_HINTS: dict[str, Any] = {
+    "in_dim": _Count,
+    "layers": Annotated[int, Interval(ge=0, le=10**6)],
+    "width": _Count,
+    "out_dim": _Count,
+    "batch_norm": bool,
+}
+"""Types of the arguments of a projector in a file."""

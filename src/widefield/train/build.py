@@ -1,6 +1,9 @@
 """Builds the state of a training run from a recipe and properties of the data."""
 
 import copy
+import os
+import shutil
+import sys
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -90,15 +93,6 @@ def build(
 
     All weights are drawn from the recipe's seed; the global random state does not change.
 
-    Args:
-        recipe: the settings, `auto` replaced or not.
-        data: properties of the examples.
-        device: where to train.
-        encoder: an encoder to train instead of a new one.
-        shard: which examples this process trains on.
-        folder: folder for files of the method.
-        targets: features of teachers for every example, where the method has teachers.
-
     """
     _check_batch_size(recipe, shard)
     # The encoder comes first: views of sounds have its front end, and the method its width.
@@ -178,6 +172,29 @@ def check_view_policy(views: Augmentation, method: Method, dataset: Dataset, nam
         raise ValueError(
             f"views {names!r} go by where an object is planted, and there is none in "
             f"{dataset.spec!r}: plant one, as in 'photos+digits', or choose other views"
+        )
+
+
+def check_compile(recipe: Recipe, device: torch.device) -> None:
+    """Check that the encoder of a run can be compiled as its settings say."""
+    mode = recipe.compile
+    if mode == "reduce-overhead" and recipe.micro_batch is not None:
+        raise ValueError(
+            f"CUDA graphs have the memory of a whole step, and {option('micro_batch')} recomputes "
+            f"its parts: choose compile default, or leave {option('micro_batch')} out"
+        )
+    if mode == "none" or device.type == "cuda":
+        return
+    if mode == "reduce-overhead":
+        raise ValueError(
+            "compile reduce-overhead needs a GPU, for CUDA graphs, and this run trains on a CPU: "
+            "choose compile default or none"
+        )
+    compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    if shutil.which(compiler) is None:
+        raise ValueError(
+            f"compile {mode} needs a C++ compiler, and {compiler} is not on the path: install it, "
+            "name another one by the environment variable CXX, or choose compile none"
         )
 
 

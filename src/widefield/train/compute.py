@@ -1,4 +1,4 @@
-"""The device and precision of a step."""
+"""The device, the precision and the CPU threads of a step."""
 
 from dataclasses import dataclass
 
@@ -6,22 +6,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from widefield.core.cpus import usable_cpus
 from widefield.core.types import Precision
 
 
 @dataclass(frozen=True)
 class Compute:
-    """The device and precision of a step.
-
-    Args:
-        device: of weights and batches.
-        precision: arithmetic of the forward pass; weights and gradients stay float32.
-        world: processes that take the step together; gradients are their means.
-    """
+    """The device and precision of a step."""
 
     device: torch.device
     precision: Precision
+    """Arithmetic of the forward pass; weights and gradients stay float32."""
     world: int = 1
+    """Processes that take the step together; gradients are their means."""
 
     @property
     def is_mixed(self) -> bool:
@@ -43,3 +40,18 @@ class Compute:
     def cast(self, views: list[Tensor]) -> list[Tensor]:
         """Return the views in the type that the forward pass computes in."""
         return [view.bfloat16() for view in views] if self.is_mixed else views
+
+
+def check_threads(threads: int | None) -> None:
+    """Check that there are as many cores."""
+    most = usable_cpus()
+    if threads is not None and not 1 <= threads <= most:
+        raise ValueError(f"threads is {threads}; expected 1 to {most}, the cores of this process")
+
+
+def default_threads() -> int:
+    """Return the threads of torch, which OMP_NUM_THREADS sets, up to the cores of this process.
+
+    The number can change the last bits of sums, so a run keeps the one that it began with.
+    """
+    return min(torch.get_num_threads(), usable_cpus())

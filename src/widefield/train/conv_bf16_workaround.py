@@ -13,10 +13,6 @@ def zero_padding_gradients(network: nn.Module, x: Tensor) -> None:
 
     Where an input is smaller than the kernel, oneDNN's gradient in bf16 leaves these positions
     uninitialized: they have any number, or NaN.
-
-    Args:
-        network: network with convolutions; its weights are not changed.
-        x: a batch of the size that it will be trained on.
     """
     masks: dict[Conv, Tensor] = {}
 

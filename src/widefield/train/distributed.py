@@ -26,10 +26,6 @@ class DistributedContext:
 
     Without torchrun there is one process. All ranks have to make the same calls in the same order.
 
-    Args:
-        device: kind of device to train on; each rank takes one of its own.
-        precision: arithmetic of the encoder.
-
     """
 
     def __init__(self, device: torch.device, precision: Precision) -> None:

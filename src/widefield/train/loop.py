@@ -27,13 +27,7 @@ class Trainer:
         self.step = TrainStep(state, compute=compute)
 
     def fit(self, epochs: int, *, on_step: OnStep, on_epoch: OnStep) -> None:
-        """Train until `epochs` are finished.
-
-        Args:
-            epochs: when to stop, counted from the run's beginning.
-            on_step: called after every step; an exception stops the run.
-            on_epoch: called after every epoch.
-        """
+        """Train until `epochs` are finished."""
         state = self.state
         while state.epoch < epochs:
             for metrics in self._epoch():

@@ -61,15 +61,7 @@ def _gradients_of_views() -> Iterator[None]:
 
 
 class PretrainModel(nn.Module):
-    """Encoder and method as one module, which is wrapped once for distributed training.
-
-    Args:
-        encoder: x[B, C, H, W] -> h[B, D].
-        method: computes the loss.
-        frozen_modules: modules of the encoder that stay in eval mode.
-        micro_batch: examples that are encoded at a time; None for the whole batch.
-        compile: how the encoder and target networks are compiled.
-    """
+    """Encoder and method as one module, which is wrapped once for distributed training."""
 
     def __init__(
         self,

@@ -58,17 +58,7 @@ def train_to_predict(
 ) -> Network:
     """Return a copy of `encoder`, trained so that linear maps of its output predict `wanted` too.
 
-    Args:
-        encoder: x[B, C, H, W] -> h[B, D]; it is not changed.
-        images: [n, H, W, C] as `extract` takes them.
-        wanted: t, [n, K], with mean 0 and variance 1.
-        weight: w; 0 for the control.
-        epochs: passes over the images.
-        seed: seed of the order of the images.
-        device: where to train; by default on the CPU.
-        precision: precision of the encoder.
-        progress: called after each step with the number of steps done and in all.
-
+    `wanted` is t [n, K], of mean 0 and variance 1, and `weight` is w; 0 is the control.
     """
     device = device or torch.device("cpu")
     student = deepcopy(encoder)

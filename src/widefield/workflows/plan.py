@@ -25,10 +25,10 @@ from widefield.data import open_dataset, steps_per_epoch
 from widefield.data.source import Data
 from widefield.encoders import layer_names
 from widefield.inference.features import send_notes
+from widefield.train.compute import check_threads
 from widefield.train.run import Prepared, PretrainRun
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import TrainStep, set_learning_rate
-from widefield.train.threads import check_threads
 from widefield.workflows.plan_examples import plan_examples
 from widefield.workflows.planned import (
     Plan,

@@ -11,11 +11,11 @@ from widefield.config.resolve import without_auto
 from widefield.core.cpus import usable_cpus
 from widefield.core.errors import option
 from widefield.encoders import is_own, load_encoder
+from widefield.train.compute import default_threads
 from widefield.train.progress import print_line
 from widefield.train.resume import in_order
 from widefield.train.run import Prepared
 from widefield.train.run_dir import RESUME_SETTINGS, RunFolder
-from widefield.train.threads import default_threads
 from widefield.workflows.start import Request, claimed, gather_note, join_ranks, with_names
 
 

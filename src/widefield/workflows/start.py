@@ -38,14 +38,14 @@ from widefield.inference.initial_weights import (
     open_init,
 )
 from widefield.methods.distill import DistillConfig
+from widefield.train.build import check_compile
 from widefield.train.checkpoint import disk_full_errors
-from widefield.train.compiled import check_compile
+from widefield.train.compute import check_threads, default_threads
 from widefield.train.distributed import DistributedContext
 from widefield.train.folder_checks import check_empty
 from widefield.train.progress import images_bar
 from widefield.train.run import Prepared
 from widefield.train.run_dir import RunFolder
-from widefield.train.threads import check_threads, default_threads
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from widefield.encoders.dictionary import (
     whitened_directions,
     zca,
 )
-from widefield.encoders.grid import grid_means, grid_of
+from widefield.encoders.readout import grid_means, grid_of
 
 
 def inputs(*shape: int) -> Tensor:

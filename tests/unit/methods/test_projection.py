@@ -12,7 +12,7 @@ from widefield.config.recipes import make_recipe
 from widefield.head import MemoryStorage, PerExampleHead, batch_cross_entropy, decoupled_contrast
 from widefield.methods import METHODS, Diet, ProjectorConfig, load_projector, save_projector
 from widefield.methods.diet import index_cross_entropy
-from widefield.methods.projector import projector
+from widefield.methods.projector import Projector
 from widefield.train.build import build
 from widefield.train.state import TrainState
 
@@ -118,7 +118,7 @@ def test_nonsense_is_refused_in_one_line(settings: dict[str, object], message: s
 def test_a_saved_head_gives_the_same_projections(
     tmp_path: Path, layers: int, batch_norm: bool
 ) -> None:
-    head = projector(7, layers=layers, width=6, out_dim=5, batch_norm=batch_norm)
+    head = Projector(7, layers=layers, width=6, out_dim=5, batch_norm=batch_norm)
     head(draw(9, 7))  # moves the statistics of batch normalization
     save_projector(head, tmp_path)
     again = load_projector(tmp_path)

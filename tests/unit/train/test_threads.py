@@ -11,8 +11,8 @@ from threadpoolctl import threadpool_info
 
 from widefield import pretrain
 from widefield.core.hardware import limited_threads
+from widefield.train.compute import default_threads
 from widefield.train.step import StepMetrics
-from widefield.train.threads import default_threads
 
 SMALL: dict[str, Any] = {"max_examples": 64, "batch_size": 16, "projector_dim": 16, "quiet": True}
 
@@ -25,7 +25,7 @@ def pools() -> set[int]:
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A process with two threads, however many cores this machine has."""
-    for name in ("widefield.train.threads", "widefield.workflows.resume"):
+    for name in ("widefield.train.compute", "widefield.workflows.resume"):
         monkeypatch.setattr(f"{name}.usable_cpus", lambda: 2)
     before = torch.get_num_threads()
     torch.set_num_threads(2)

@@ -3,9 +3,9 @@
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import torch
 from annotated_types import Interval
@@ -30,6 +30,8 @@ ENCODER_FILE = "encoder.safetensors"
 """Name of the file of weights in a folder."""
 READOUT_FILE = "readout.safetensors"
 """Name of the file of the wide readout beside it."""
+
+Module = TypeVar("Module", bound=nn.Module)
 
 
 def save_encoder(encoder: Encoder, folder: str | Path) -> None:
@@ -110,11 +112,45 @@ _DAMAGED = (ValueError, TypeError, KeyError, RuntimeError, AssertionError)
 
 
 def _no_encoder(file: Path, error: Exception) -> ValueError:
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
     return ValueError(
         f"{file} holds no encoder of this version of widefield and timm "
-        f"({reason}): train or export it again"
+        f"({_first_line(error)}): train or export it again"
     )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def save_module(module: nn.Module, file: Path, entry: str, arguments: Any) -> None:
+    """Write weights atomically; `entry` of the metadata has the arguments to build the module."""
+    metadata = {entry: json.dumps(arguments)}
+    weights = {key: value.contiguous().cpu() for key, value in module.state_dict().items()}
+    write_atomically(file, lambda draft: save_file(weights, draft, metadata=metadata))
+
+
+def load_saved_module(
+    file: Path, entry: str, build: Callable[[Any, Mapping[str, Tensor]], Module]
+) -> Module | None:
+    """Return the module that `save_module` wrote, on the CPU, in evaluation mode; None without one.
+
+    `build` makes it from its arguments and the shapes of its weights.
+    """
+    if not file.is_file():
+        return None
+    try:
+        with safe_open(file, framework="pt") as opened:
+            arguments = json.loads((opened.metadata() or {})[entry])
+            weights = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+        with on_meta():  # takes no memory, whatever the sizes in the file
+            check_weights(build(arguments, weights).state_dict(), weights)
+        module = build(arguments, weights)
+        module.load_state_dict(weights)
+    except (SafetensorError, *_DAMAGED) as error:
+        raise ValueError(
+            f"{file} cannot be read ({_first_line(error)}): take pooled features instead"
+        ) from error
+    return module.eval()
 
 
 def _build_with_weights(config: EncoderConfig, weights: dict[str, Tensor]) -> Encoder:
@@ -255,10 +291,6 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
     """Return Python lines that load a saved encoder with timm alone, without this library.
 
     A network that timm lacks is loaded by `load_encoder`.
-
-    Args:
-        config: configuration of the encoder.
-        file_stem: path of the two files that the lines read, without `.json` and `.safetensors`.
 
     Returns:
         Lines that leave `model` in evaluation mode; it expects normalized images.

@@ -198,11 +198,7 @@ def _has_shapes(tensors: Mapping[str, Tensor], spec: ArchitectureSpec) -> bool:
 
 
 def own_encoder(network: str | nn.Module) -> Encoder:
-    """Return the encoder of a network of one's own, with the weights that it has.
-
-    Args:
-        network: a module, or `FILE.py:FUNCTION`, which is executed.
-    """
+    """Return the encoder of a network of one's own, with the weights that it has."""
     given = give_network(network)
     with seeded(0):
         module = given.build()

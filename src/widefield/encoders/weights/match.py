@@ -330,13 +330,7 @@ class _Found(NamedTuple):
 def _below_best_prefix(
     spec: ArchitectureSpec, names: Mapping[str, str], tensors: Tensors
 ) -> _Found:
-    """Return the prefix with most matches of the architecture, and these matches.
-
-    Args:
-        spec: the architecture.
-        names: name to search by -> key in `tensors`.
-        tensors: tensors of the file.
-    """
+    """Return the prefix with most matches of the architecture, and these matches."""
     wanted, counts = spec.wanted, Counter[str]()
     for name, key in names.items():
         parts = name.split(".")

@@ -49,9 +49,6 @@ def stated_normalization(path: Path) -> Normalization | None:
 
     It is that of timm's `pretrained_cfg` in `config.json`, of `open_clip_config.json`, or of
     transformers' `preprocessor_config.json`.
-
-    Args:
-        path: the folder, or the file of weights in it.
     """
     if path.is_file() and path.name not in _MODEL_FILES:
         return None
@@ -124,12 +121,6 @@ def guessed_normalization(
 
     timm's own supervised ViTs take 0.5. Those of DINO, iBOT, MSN, MAE, MoCo v3, DeiT and DINOv2
     have the same tensors, below a prefix or without a classifier, and take ImageNet's.
-
-    Args:
-        tensors: the tensors of the file.
-        prefix: text before the encoder's names in it.
-        usual: normalization of timm's weights of the architecture.
-        cifar: whether solo-learn wrote the file, and the first layer is for small images.
     """
     classes = next((len(x) for key, x in tensors.items() if key.endswith("classifier.weight")), 0)
     if cifar:

@@ -99,12 +99,7 @@ def with_arguments(name: str, arguments: Arguments) -> str:
 
 
 def vit_names(tensors: Mapping[str, Tensor], known: Arguments) -> list[str]:
-    """Return the names of the vision transformers in a file, with their arguments.
-
-    Args:
-        tensors: tensors by timm's names, below any prefix.
-        known: arguments that are known otherwise.
-    """
+    """Return the names of the vision transformers in a file, with their arguments."""
     names = []
     for prefix in vit_prefixes(tensors):
         below = {k.removeprefix(prefix): x for k, x in tensors.items() if k.startswith(prefix)}
