@@ -215,9 +215,8 @@ def play_command(
     whole = outputs(command, folder)
     assert len(whole) == len(command.outputs)
     shutil.rmtree(folder)
-    chosen = range(steps)
-    if most is not None and steps > most:
-        chosen = [round(i * (steps - 1) / (most - 1)) for i in range(most)]  # type: ignore[assignment]
+    count = steps if most is None else min(most, steps)
+    chosen = [(2 * i + 1) * steps // (2 * count) for i in range(count)]
     for step, end in itertools.product(chosen, ends):
         world.copy(folder)
         before = dict(content(folder))
