@@ -32,6 +32,7 @@ from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
 from widefield.encoders import Encoder, FeatureMap, Projected
 from widefield.inference.features import FeatureExtractor
+from widefield.inference.scorable import with_tasks
 from widefield.inference.splits import TrainTest
 from widefield.methods import CEILING
 from widefield.probes import extract, pixels
@@ -111,30 +112,33 @@ def graded_bounds(
     options: AuditOptions,
     *,
     num_seeds: int = 1,
-) -> list[Bounds]:
-    """Measure floors and ceiling of one task at several grades, which have no other task.
+) -> list[dict[str, Bounds]]:
+    """Measure floors and ceiling of each task at several grades, which have the same tasks.
 
     The floor `random` is the best of `num_seeds` untrained encoders of each initialization. The
     first seed also has what `untrained_floor` adds: wide features, and the statistics of the data.
-    One supervised encoder, trained on a mixture of the grades, is the ceiling of all of them.
+    One supervised encoder a task, trained on a mixture of the grades, is the ceiling of all grades.
     """
-    (task,) = grades[0].tasks
+    tasks = grades[0].tasks
+    if not tasks:
+        return [{} for _ in grades]
     mixture = _mixture([grade.train for grade in grades])
     untrained = list(_untrained_sources(extractor, mixture, num_seeds))
     dictionary = _dictionary_source(mixture)
-    ceiling = _ceiling(extractor, mixture, task, options)
+    ceilings = {
+        task: _ceiling(extractor, with_tasks(mixture, [task]), task, options) for task in tasks
+    }
     found = []
     for grade in grades:
-        outcomes = partial(_outcomes, grade=grade, options=options)
-        constant = constant_outcomes(grade.train, grade.test)
         by_task = floors(
-            outcomes,
+            partial(_outcomes, grade=grade, options=options),
             pixels=_PIXELS,
             untrained=untrained,
             dictionary=dictionary,
-            constant=constant,
+            constant=constant_outcomes(grade.train, grade.test),
         )
-        found.append(Bounds(floors=by_task[task], ceiling=outcomes(ceiling)[task]))
+        tops = {task: _outcomes(ceilings[task], grade.only(task), options)[task] for task in tasks}
+        found.append({t: Bounds(floors=by_task[t], ceiling=tops[t]) for t in tasks})
     return found
 
 
@@ -189,18 +193,26 @@ def _wide(network: Untrained, images: Inputs) -> Tensor:
     return _encode(network.wide, images)
 
 
-def _outcomes(source: _Source, *, grade: TrainTest, options: AuditOptions) -> dict[str, Outcome]:
-    """Return the outcome of the only task, from the cache if it is there."""
+def _outcomes(source: _Source, grade: TrainTest, options: AuditOptions) -> dict[str, Outcome]:
+    """Return the outcome of each task, from the cache if it is there."""
     folder = options.cache or cache_folder() / "audits"
-    key = _key([source.kind, options.seed, *source.key], grade)
-    file, (task,) = folder / f"{source.kind}-{key}.npz", grade.tasks
-    outcome = _load(file)
-    if outcome is None:
-        outcome = probe_tasks(source.features, grade, seed=options.seed)[task]
-        _save(file, outcome, options.log)
-    target = grade.test.targets.get(task)
-    measure = "accuracy" if target is None else MEASURES[target.kind]
-    return {task: replace(outcome, groups=grade.test.groups, measure=measure)}
+    settings = [source.kind, options.seed, *source.key]
+    files = {
+        task: folder / f"{source.kind}-{_key(settings, grade.only(task))}.npz"
+        for task in grade.tasks
+    }
+    cached = {task: _load(file) for task, file in files.items()}
+    found = {task: outcome for task, outcome in cached.items() if outcome is not None}
+    new = [task for task in files if task not in found]
+    if new:
+        found |= probe_tasks(source.features, grade.only(*new), seed=options.seed)
+    for task in new:
+        _save(files[task], found[task], options.log)
+    measures = {task: MEASURES[target.kind] for task, target in grade.test.targets.items()}
+    return {
+        task: replace(outcome, groups=grade.test.groups, measure=measures.get(task, "accuracy"))
+        for task, outcome in found.items()
+    }
 
 
 def check_trainable(extractor: FeatureExtractor, sample: NDArray[Any]) -> None:

@@ -1,7 +1,8 @@
 """Verdicts on the tasks of some data, by the floors and ceilings of the encoder's architecture."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from widefield.audits.bounds import AuditOptions, Bounds, graded_bounds, probe_tasks
 from widefield.audits.stage_map import StageOutcomes, stage_outcomes
@@ -41,26 +42,51 @@ def audit_grades(
     are measured on the grade `middle` alone.
     """
     stages = _untrained_stages(extractor, grades[middle], seed=options.seed)
+    measured = [_Measured(extractor, grade, options.seed) for grade in grades]
     found: list[tuple[Reference, dict[str, TaskAudit]]] = []
     for num_seeds in (1, NUM_SEEDS):
-        by_task = {
-            task: graded_bounds(
-                extractor, [grade.only(task) for grade in grades], options, num_seeds=num_seeds
-            )
-            for task in grades[0].tasks
-        }
+        bounds = graded_bounds(extractor, grades, options, num_seeds=num_seeds)
         references = [
-            Reference(
-                data=grade,
-                bounds={task: bounds[i] for task, bounds in by_task.items()},
-                stages=stages if i == middle else {},
-            )
+            Reference(data=grade, bounds=bounds[i], stages=stages if i == middle else {})
             for i, grade in enumerate(grades)
         ]
-        found = [(x, audit_tasks(extractor, x, seed=options.seed)) for x in references]
+        found = [(x, _judged(of, x)) for of, x in zip(measured, references, strict=True)]
         if all(task.verdict != "unclear" for _, tasks in found for task in tasks.values()):
             break
     return found
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What an encoder has on some data, measured once for all floors that it is compared with."""
+
+    extractor: FeatureExtractor
+    data: TrainTest
+    seed: int
+    _wide: dict[str, Outcome] = field(default_factory=dict)
+
+    @cached_property
+    def outcomes(self) -> dict[str, Outcome]:
+        return probe_tasks(self.extractor.features, self.data, seed=self.seed)
+
+    @cached_property
+    def stages(self) -> StageOutcomes:
+        encoder = replace(self.extractor, kind="pooled").build(self.data.train.images)
+        return stage_outcomes(encoder, self.data, seed=self.seed)
+
+    def wide(self, tasks: Sequence[str]) -> dict[str, Outcome]:
+        """Return the outcomes of a wide readout that is fitted on the data, as floors' are.
+
+        It is empty where the features audited are wide.
+        """
+        if self.extractor.kind == "wide":
+            return {}
+        new = [task for task in tasks if task not in self._wide]
+        if new:
+            wide = replace(self.extractor, kind="wide", readout=None).with_readout(self.data.train)
+            found = probe_tasks(wide.features, self.data.only(*new), seed=self.seed)
+            self._wide.update(found)
+        return {task: self._wide[task] for task in tasks}
 
 
 def audit_tasks(
@@ -71,19 +97,19 @@ def audit_tasks(
     Stages of the encoder are measured if those of the untrained network were, and its wide readout
     too where they do not decide.
     """
+    return _judged(_Measured(extractor, reference.data, seed), reference)
+
+
+def _judged(measured: _Measured, reference: Reference) -> dict[str, TaskAudit]:
     data = reference.data
     if not data.tasks:
         return {}
-    stages: StageOutcomes = {}
-    if reference.stages:
-        encoder = replace(extractor, kind="pooled").build(data.train.images)
-        stages = stage_outcomes(encoder, data, seed=seed)
-    outcomes = probe_tasks(extractor.features, data, seed=seed)
+    stages = measured.stages if reference.stages else {}
 
     def judged(task: str, wide: Outcome | None = None) -> TaskAudit:
         return audit_task(
             task,
-            outcomes[task],
+            measured.outcomes[task],
             reference.bounds[task].floors,
             reference.bounds[task].ceiling,
             classes=data.class_counts.get(task, 0),
@@ -93,27 +119,13 @@ def audit_tasks(
                 if cell in reference.stages
             },
             wide=wide,
-            seed=seed,
+            seed=measured.seed,
         )
 
-    found = {task: judged(task) for task in outcomes}
+    found = {task: judged(task) for task in measured.outcomes}
     # Fitting the readout takes long, and where stages decide it changes nothing.
     open_tasks = [t for t, f in found.items() if f.stages and f.verdict not in _DECIDED]
-    wide = _wide_outcomes(extractor, data, open_tasks, seed=seed)
-    return found | {task: judged(task, outcome) for task, outcome in wide.items()}
-
-
-def _wide_outcomes(
-    extractor: FeatureExtractor, data: TrainTest, tasks: Sequence[str], *, seed: int
-) -> dict[str, Outcome]:
-    """Return the outcomes of a wide readout that is fitted on `data`, as those of the floors are.
-
-    It is empty where the features audited are wide.
-    """
-    if not tasks or extractor.kind == "wide":
-        return {}
-    wide = replace(extractor, kind="wide", readout=None).with_readout(data.train)
-    return probe_tasks(wide.features, data.only(*tasks), seed=seed)
+    return found | {task: judged(task, wide) for task, wide in measured.wide(open_tasks).items()}
 
 
 def _untrained_stages(extractor: FeatureExtractor, data: TrainTest, *, seed: int) -> StageOutcomes:

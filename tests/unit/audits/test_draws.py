@@ -39,16 +39,16 @@ def test_more_draws_are_taken_where_a_verdict_is_unclear(
     """Of a task, and of all grades of a plant if one is unclear."""
     asked: list[int] = []
 
-    def measure(*_: Any, num_seeds: int, **__: Any) -> list[None]:
+    def measure(*_: Any, num_seeds: int, **__: Any) -> list[dict[str, Any]]:
         asked.append(num_seeds)
-        return [None] * grades
+        return [{}] * grades
 
-    def judge(_: Any, reference: Reference, **__: Any) -> dict[str, Any]:
+    def judge(_: Any, reference: Reference) -> dict[str, Any]:
         is_first = len(asked) == 1 and reference.data is data[0]
         return {"kind": SimpleNamespace(verdict=first if is_first else "weakened")}
 
     monkeypatch.setattr(tasks_module, "graded_bounds", measure)
-    monkeypatch.setattr(tasks_module, "audit_tasks", judge)
+    monkeypatch.setattr(tasks_module, "_judged", judge)
     monkeypatch.setattr(tasks_module, "_untrained_stages", lambda *_, **__: {})
     data: Any = [SimpleNamespace(tasks=("kind",), only=lambda *_: None) for _ in range(grades)]
     extractor: Any = None
@@ -70,7 +70,7 @@ def test_the_untrained_floor_is_the_best_of_all_starts_and_draws(
         extractor, {"x": images.astype(np.uint8), "kind": kind}, max_examples=None, seed=0
     )
     options = replace(OPTIONS, cache=tmp_path)
-    (found,) = graded_bounds(extractor, [data], options, num_seeds=2)
+    ((found,),) = (by.values() for by in graded_bounds(extractor, [data], options, num_seeds=2))
     every = [
         probe_tasks(lambda images, start=start: extract(start, images), data, seed=0)["kind"]
         for draw in range(2)

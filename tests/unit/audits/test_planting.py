@@ -49,12 +49,13 @@ def known_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def bounds(
         _: FeatureExtractor, grades: list[TrainTest], *__: object, **___: object
-    ) -> list[Bounds]:
+    ) -> list[dict[str, Bounds]]:
         found = []
         for grade in grades:
             floor = Outcome(values=np.arange(len(grade.test)) % 3 == 0, knn=1 / 3)
             top = Outcome(values=np.ones(len(grade.test), bool), knn=1.0)
-            found.append(Bounds(floors={"pixels": floor, "random": floor}, ceiling=top))
+            bounds = Bounds(floors={"pixels": floor, "random": floor}, ceiling=top)
+            found.append(dict.fromkeys(grade.tasks, bounds))
         return found
 
     monkeypatch.setattr(tasks, "graded_bounds", bounds)
