@@ -2,6 +2,7 @@
 
 import statistics
 from functools import partial
+from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
@@ -28,19 +29,23 @@ GAINED = {"5": 0.2, "20": 1.9, "all": 4.7}
 """What adapting gained on the x-rays before starts were kept, in points."""
 
 
-def weights(packs: Packs) -> str:
+def in_timm_names(published: Path) -> dict[str, Tensor]:
     """Return the published weights in timm's names; both networks list their tensors alike."""
+    theirs = torch.load(published, weights_only=True, map_location="cpu")
+    encoder = EncoderSettings(name=NAME).build(InputSpec(image_size=224), seed=0)
+    named = zip(encoder.backbone.state_dict(), theirs.values(), strict=False)
+    return {name: x.contiguous() for name, x in named}
+
+
+def weights(packs: Packs) -> str:
+    """Return the file of the published weights in timm's names."""
     file = packs.drawn / f"{NAME}.safetensors"
     if not file.exists():
         given = packs.folder / PUBLISHED
         if not given.is_file():
             raise ValueError(f"{given} is not there: copy it from its package")
-        theirs = torch.load(given, weights_only=True, map_location="cpu")
-        encoder = EncoderSettings(name=NAME).build(InputSpec(image_size=224), seed=0)
-        names = encoder.backbone.state_dict()
-        first = dict(zip(names, theirs.values(), strict=False))
         file.parent.mkdir(parents=True, exist_ok=True)
-        save_file({name: x.contiguous() for name, x in first.items()}, file)
+        save_file(in_timm_names(given), file)
     return f"{file}@{NAME}"
 
 
@@ -103,7 +108,7 @@ STUDIES = [
         id="keeping-photographs",
         question="Does a run from ImageNet weights on photographs lose what the weights know?",
         tiny="it takes photographs and weights that are not generated",
-        cpu=Scale(images=None, epochs=1, encoder=NAME, seeds=(0, 1), minutes=60),
+        cpu=Scale(images=None, epochs=1, encoder=NAME, seeds=(0, 1, 2), minutes=90),
         arms={
             name: Arm(
                 data=name,

@@ -237,7 +237,20 @@ class FeatureExtractor:
             self._check_kind(*kind_of_source(data))  # a more specific message
             raise
         self._check_kind(dataset.spec, dataset.kind)
+        if like is None:
+            dataset = replace(dataset, notes=(*dataset.notes, *self._size_note(dataset)))
         return _with_channels(dataset, form, self.name if like is None else like.spec)
+
+    def _size_note(self, dataset: Dataset) -> tuple[str, ...]:
+        """Return a note if images are less than half as large as those the weights were of."""
+        if self.form.size is not None or not isinstance(self.encoder, Encoder):
+            return ()
+        trained, side = min(self.encoder.config.image_size), max(dataset.images.shape[1:3])
+        hint = resize_hint(trained, side)
+        if dataset.kind != "images" or not hint:
+            return ()
+        name = printable(self.name)
+        return (f"{name} is for images of {trained} pixels, and these have {side}{hint}",)
 
     def _rate_for(self, data: Data) -> int | None:
         """Return the sampling rate to open sounds at; None for their own.
@@ -332,6 +345,15 @@ class FeatureExtractor:
             if found is not None:
                 return found.to(choose_device("auto"))
         return self.features(images)
+
+
+def resize_hint(trained: int, side: int) -> str:
+    """Return what helps if images are less than half as large as those the weights are for."""
+    # ImageNet weights on CIFAR-10 lose a third of their accuracy at 32 pixels instead of 128, in
+    # one run of which no result is committed (docs/first_hour.md shows it at 128).
+    if 2 * side >= trained:
+        return ""
+    return f": features may be much better with {option('image_size', trained)}, or a half of it"
 
 
 def send_notes(notes: Iterable[str], on_note: OnNote | None) -> None:

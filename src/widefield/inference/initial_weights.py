@@ -18,9 +18,15 @@ from widefield.encoders import (
     load_module,
     own_encoder,
 )
+from widefield.inference.features import resize_hint
 from widefield.inference.open_encoder import EncoderSpec, encoder_name, open_encoder
+from widefield.probes import extract
 
 _PREFIXES = ("timm:", "torchvision:")
+_CHECKED = 16
+"""Examples that the initial encoder has to tell apart."""
+_CONSTANT = 1e-6
+"""Largest deviation of constant features, relative to their largest value: rounding of float32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +45,7 @@ class InitialEncoder:
         if mismatch is not None:
             raise ValueError(f"{mismatch}: give {kind}, or leave init out")
         encoder, notes = adapt_encoder(self.encoder, dataset.form)
+        _check_features(encoder, dataset)
         _, height, width, _ = dataset.images.shape
         config, (h, w) = encoder.config, self.encoder.config.image_size
         mean, std = ([round(x, 3) for x in values] for values in (config.mean, config.std))
@@ -46,11 +53,28 @@ class InitialEncoder:
         if (h, w) != (height, width):
             lines.append(
                 f"trained at {h}x{w} pixels, continues at {height}x{width}"
+                + resize_hint(min(h, w), max(height, width))
                 if kind == "images"
                 else f"trained on {kind} of {w} steps, continues with {width}"
             )
         return InitialEncoder(
             encoder=encoder, notes=(*self.notes, *(f"init: {line}" for line in lines))
+        )
+
+
+def _check_features(encoder: Encoder, dataset: Dataset) -> None:
+    """Check that different examples have different features, as training would change nothing.
+
+    Raises:
+        ValueError: they are the same.
+    """
+    images = dataset.subset(dataset.spread_rows(_CHECKED)).first_read().images
+    h = extract(encoder.eval(), images)
+    spread = (h.amax(0) - h.amin(0)).max()
+    if (images != images[:1]).any() and spread <= _CONSTANT * h.abs().max():
+        raise ValueError(
+            f"the initial encoder has the same features for {len(images)} different examples: give "
+            "other weights, or leave init out"
         )
 
 

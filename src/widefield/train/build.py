@@ -94,7 +94,7 @@ def build(
     All weights are drawn from the recipe's seed; the global random state does not change.
 
     """
-    _check_batch_size(recipe, shard)
+    _check_batch_size(recipe, shard, data.examples)
     # The encoder comes first: views of sounds have its front end, and the method its width.
     encoder = build_run_encoder(recipe, data, device) if encoder is None else encoder
     views = recipe.views.build(
@@ -198,7 +198,8 @@ def check_compile(recipe: Recipe, device: torch.device) -> None:
         )
 
 
-def _check_batch_size(recipe: Recipe, shard: Shard) -> None:
+def _check_batch_size(recipe: Recipe, shard: Shard, count: int) -> None:
+    """Check that a batch has several examples where the method needs them."""
     settings = recipe.method.flat()
     gather = settings.get("gather_distributed")  # None for methods that contrast no examples
     group_size = recipe.batch_size if gather else recipe.batch_size // shard.world
@@ -206,10 +207,14 @@ def _check_batch_size(recipe: Recipe, shard: Shard) -> None:
         return
     examples = "the examples of a batch"
     does = f"normalizes over {examples}" if gather is None else f"contrasts {examples}"
-    raise ValueError(
-        f"{recipe.method.name} {does}, and there would be {group_size} in each process: choose a "
-        f"{option('batch_size')} of {2 * shard.world} or more"
+    needed = 2 * shard.world
+    remedy = (
+        f"choose a {option('batch_size')} of {needed}"
+        if count >= needed
+        else f"give {needed} examples"
     )
+    given = f"there would be {group_size} in each process"
+    raise ValueError(f"{recipe.method.name} {does}, and {given}: {remedy} or more")
 
 
 def _check_micro_batch(
