@@ -43,6 +43,7 @@ from pages.format import ROOT
 from studies import page as studies_page
 
 BLOCKS: dict[str, Callable[[], str]] = {
+    "short": readme.short,
     "summary": readme.summary,
     "summary-50000": readme.all_images,
     "dictionary": readme.dictionary,

@@ -1,4 +1,4 @@
-"""The tables of the README: the default encoder, and every method on a ResNet, in equal time."""
+"""The table of the README and those of docs/results.md: methods and baselines in equal time."""
 
 from pages.format import table
 from studies.page import runs
@@ -27,6 +27,38 @@ FLOORS = ("dictionary", "raw pixels")
 KINDS = {"pooled": "", "wide": ", wide"}
 EXPERT = ", expert"
 """Ending of the names of runs with `expert` views."""
+
+
+SHORT = {
+    ("equal-time", "raw pixels"): ("",),
+    ("equal-time", "untrained, data statistics"): ("wide",),
+    ("equal-time", "SimCLR"): ("pooled", "wide"),
+    ("equal-time", "S-DIET"): ("pooled", "wide"),
+    ("dictionary", "dictionary"): ("",),
+    ("dictionary", "view-contrast"): ("pooled", "wide"),
+}
+"""Study and method -> features: the rows of the README."""
+SHORT_NAMES = {
+    "untrained, data statistics": "untrained ResNet",
+    "SimCLR": "ResNet, SimCLR",
+    "S-DIET": "ResNet, S-DIET",
+    "dictionary": "dictionary of patches, k-means",
+    "view-contrast": "**widefield, default**",
+}
+SHORT_COLUMNS = ("class", "class (+digits)", "digit (+digits)")
+
+
+def short() -> str:
+    """Return the rows and columns of the README."""
+    rows = []
+    for (study_id, method), kinds in SHORT.items():
+        for kind in kinds:
+            cells = [
+                _cell(study_id, method, *COLUMNS[name], KINDS.get(kind, ""))
+                for name in SHORT_COLUMNS
+            ]
+            rows.append([SHORT_NAMES.get(method, method), kind, *cells])
+    return table(["", "features", *SHORT_COLUMNS], rows)
 
 
 def summary() -> str:
