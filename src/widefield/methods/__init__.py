@@ -38,22 +38,6 @@ Example:
     True
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import lazy_loader
 
-if TYPE_CHECKING:
-    from widefield.methods.registry import *  # noqa: F403
-
-else:  # so that one method, or the base of all, can be imported without the others
-
-    def __getattr__(name: str) -> Any:
-        registry = import_module("widefield.methods.registry")
-        if name == "__all__":
-            return __dir__()
-        if name.startswith("_") or not hasattr(registry, name):
-            raise AttributeError(f"module 'widefield.methods' has no attribute {name!r}")
-        return getattr(registry, name)
-
-    def __dir__() -> list[str]:
-        registry = import_module("widefield.methods.registry")
-        return sorted(name for name in vars(registry) if not name.startswith("_"))
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

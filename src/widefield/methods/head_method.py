@@ -88,11 +88,6 @@ class HeadMethodConfig(ProjectionConfig, ABC):
     def head_loss(self) -> Callable[..., Tensor]:
         """Return the loss of z [b, m], rows [b, m], and a second view's z where there is one."""
 
-    @property
-    def on_sphere(self) -> bool:
-        """Whether features are put on the unit sphere."""
-        return True
-
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
         return self.method_class(
@@ -158,7 +153,7 @@ class HeadMethod(Method, Generic[Config]):
             examples,
             dim,
             loss=selected.head_loss(),
-            normalize=selected.on_sphere,
+            normalize=getattr(selected, "normalize", True),
             init=rows.init,
             gather_distributed=selected.gather_distributed,
             storage=choose_storage(
