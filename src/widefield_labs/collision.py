@@ -251,7 +251,8 @@ def draw(arrays: Arrays, figure: Figure) -> None:
     for column, (axes, title) in enumerate(zip(panels, titles, strict=True)):
         for name, marker in (("brightness", "o"), ("masking", "s"), ("contrast", "^")):
             mean = arrays[name][..., column].mean(1)
-            axes.plot(arrays[f"{name}_repeats"], mean, label=name, marker=marker, ms=3)
+            label = name if column == 1 else None
+            axes.plot(arrays[f"{name}_repeats"], mean, label=label, marker=marker, ms=3)
         axes.set(xlabel="repeats of the augmentation", xscale="symlog", ylabel=title)
     panels[1].plot(
         arrays["masking_repeats"],
@@ -264,7 +265,6 @@ def draw(arrays: Arrays, figure: Figure) -> None:
     panels[0].set(title="gray line: N(N + 1)/2", yscale="log")
     panels[2].axhline(arrays["largest_class"], color="0.4", lw=0.8)
     panels[2].set(title="gray line: largest class", ylim=(0, 1.05))
-    panels[1].legend(fontsize=7)
 
 
 def measure(

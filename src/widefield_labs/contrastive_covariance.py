@@ -237,15 +237,13 @@ def _check_convergence(arrays: Arrays) -> tuple[Check, ...]:
             f"error of C_alpha at N = {sizes[-1]} over its predicted value (root mean square)",
             ratio[-1],
             1.0,
-            tolerance=float(4 * uncertainty[-1] + 2 / sizes[-1]),
+            tolerance=4 * uncertainty[-1] + 2 / sizes[-1],
         ),
         close(
             "exponent of N in the error, from a fit over all N",
             (pull * np.log(np.sqrt(square))).sum(),
             (pull * np.log(np.sqrt(arrays["square_law"]))).sum(),
-            tolerance=float(
-                4 * np.sqrt((pull**2 * uncertainty**2).sum()) + abs(pull / sizes).sum()
-            ),
+            tolerance=4 * np.sqrt((pull**2 * uncertainty**2).sum()) + abs(pull / sizes).sum(),
         ),
         at_most(
             "share of batches in which C_alpha has a negative eigenvalue, largest N minus smallest",
@@ -314,8 +312,6 @@ def draw(arrays: Arrays, figure: Figure) -> None:
         )
     right.set(xscale="log", yscale="log", ylim=(1e-17, 1e-12), xlabel="temperature τ")
     right.set(ylabel="|∇L + N² ∇tr C_α| / |∇L|, worst net", title="Gradients agree to rounding")
-    for axes in (left, right):
-        axes.legend(fontsize=7)
 
 
 def measure(

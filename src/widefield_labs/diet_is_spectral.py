@@ -289,7 +289,6 @@ def draw(arrays: Arrays, figure: Figure) -> None:
         title="Distance while minimizing",
     )
     left.set(ylabel="|WᵀWM − [M⁺M_pos]_m| / |[M⁺M_pos]_m|")
-    left.legend(fontsize=7)
     target = arrays["target"][0].ravel()
     for entries, label, marker, size in zip(
         arrays["entries"][:, 0], ("DIET", "spectral contrastive"), "ox", (7, 4), strict=True
@@ -297,7 +296,6 @@ def draw(arrays: Arrays, figure: Figure) -> None:
         right.plot(target, entries.ravel(), marker, mfc="none", ms=size, ls="none", label=label)
     right.axline((0, 0), slope=1, color="black", lw=0.8, ls="-")
     right.set(xlabel="entries of [M⁺M_pos]_m", ylabel="entries of WᵀWM", title="At the minimum")
-    right.legend(fontsize=7)
 
 
 def random_data(

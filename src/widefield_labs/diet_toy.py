@@ -123,7 +123,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
             "Figure 1a, trainable head: |Wv|/|Wu| of DIET is Lemma B.4's",
             ratio[:, 0].mean(),
             float(arrays["toy_predicted"]),
-            tolerance=float(error),
+            tolerance=error,
         ),
         close(
             "Figure 1b, trainable head: |Wv|/|Wu| of normalized DIET is that of equals (mean)",
@@ -213,8 +213,6 @@ def draw(arrays: Arrays, figure: Figure) -> None:
         overlap.axhline(bound, color="black", ls="--", lw=1)
     overlap.set(xlabel="|cos| between the two class sums of a random isometry")
     overlap.set(ylabel="|Wv| / |Wu|", title="Isometric head, m < n (dashed: bounds)")
-    for axes in (plain, normalized, bounds):
-        axes.legend(fontsize=7)
 
 
 def measure(

@@ -101,7 +101,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
                 f"error of the {law} law is {formula} (angle of the largest deviation)",
                 measured[row, worst],
                 predicted[row, worst],
-                tolerance=float(allowed[row, worst]),
+                tolerance=allowed[row, worst],
             )
         )
     return (*checks, *check_fit(arrays))
@@ -160,7 +160,6 @@ def draw(arrays: Arrays, figure: Figure) -> None:
     for axes in (left, right):
         axes.plot(degrees, arrays["angle"] / np.pi, color="black", ls="-", lw=1, label="angle / π")
         axes.set(xlabel="angle between θ and μ [degrees]")
-        axes.legend(fontsize=7)
     left.set(ylabel="test error [share of points]", title="Spherical laws: angle / π")
     right.set(title="Other laws: not angle / π")
 

@@ -36,7 +36,7 @@ Arrays = dict[str, NDArray[Any]]
 """Named arrays of one run: everything that its checks and its figure are computed from."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Check:
     """One prediction beside one measurement; made by `close`, `between`, `at_least`, `at_most`."""
 
@@ -55,19 +55,16 @@ class Check:
         return bool(ends[0] - self.tolerance <= self.measured <= ends[1] + self.tolerance)
 
 
-def close(claim: str, measured: float, predicted: float, tolerance: float) -> Check:
+def close(claim: str, measured: float, predicted: float, tolerance: float = 0.0) -> Check:
     """Predict a value, up to an absolute `tolerance`."""
-    return Check(
-        claim=claim, measured=float(measured), predicted=float(predicted), tolerance=tolerance
-    )
+    return Check(claim, float(measured), float(predicted), float(tolerance))
 
 
 def between(
     claim: str, measured: float, low: float, high: float, *, tolerance: float = 0.0
 ) -> Check:
     """Predict an interval [low, high]."""
-    ends = (float(low), float(high))
-    return Check(claim=claim, measured=float(measured), predicted=ends, tolerance=tolerance)
+    return Check(claim, float(measured), (float(low), float(high)), float(tolerance))
 
 
 def at_least(claim: str, measured: float, bound: float, *, tolerance: float = 0.0) -> Check:
@@ -140,6 +137,9 @@ class Result:
         ):
             figure = Figure(figsize=(9, 3.6), layout="constrained")
             self.draw(self.arrays, figure)
+            for axes in figure.axes:
+                if axes.get_legend() is None and axes.get_legend_handles_labels()[0]:
+                    axes.legend(fontsize=7)
         return figure
 
     def save(self, path: str | Path) -> None:

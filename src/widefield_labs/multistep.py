@@ -341,8 +341,6 @@ def draw(arrays: Arrays, figure: Figure) -> None:
     estimate.plot(arrays["epochs"], worst, label="true gaps (worst law)", marker="x", ms=4)
     estimate.set(xscale="log", yscale="log", xlabel="steps of an epoch T = n/b")
     estimate.set(ylabel="error / movement after 20 visits", title="Estimating the gap")
-    for axes in (path, error, estimate):
-        axes.legend(fontsize=7)
 
 
 def measure(

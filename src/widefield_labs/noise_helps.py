@@ -278,8 +278,6 @@ def draw(arrays: Arrays, figure: Figure) -> None:
     low_right.axhline(0, color="0.4", lw=0.8)
     low_right.set(xscale="log", xlabel="step size")
     low_right.set(ylabel="angle gained [rad per unit step]", title="Large steps reverse it")
-    for axes in (top_left, top_right, low_left, low_right):
-        axes.legend(fontsize=7)
 
 
 def measure(

@@ -27,9 +27,9 @@ def draw_sweep(arrays: Arrays, figure: Figure, what: str) -> None:
     for axes, (name, title) in zip(panels, shown.items(), strict=True):
         for arm, (label, marker) in enumerate(zip(LABELS, MARKERS, strict=True)):
             values = arrays[f"sweep_{name}"][order, arm]
-            axes.plot(arrays["swept"][order], values, label=label, marker=marker)
+            named = label if axes is panels[0] else None
+            axes.plot(arrays["swept"][order], values, label=named, marker=marker)
         axes.set(xlabel=what, ylabel=title, ylim=(0, 1))
-    panels[0].legend(fontsize=7)
 
 
 def draw_base(arrays: Arrays, figure: Figure) -> None:
@@ -51,8 +51,6 @@ def draw_base(arrays: Arrays, figure: Figure) -> None:
     singles.set(ylabel="mean largest |<w, M_j>| / |w|", ylim=(0, 1), title="Singletons")
     biases.set(xlabel="step", ylabel="mean bias", title="Biases that the loss trains")
     draw_outcomes(arrays, outcome)
-    for axes in (stages, singles, biases):
-        axes.legend(fontsize=7)
 
 
 def draw_outcomes(arrays: Arrays, axes: Axes) -> None:

@@ -199,19 +199,16 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
             "features that linear rows from random starts learn",
             arrays["reached"][-1].sum(),
             1,
-            tolerance=0.0,
         ),
         close(
             "features that ReLU rows from random starts learn, as many as (*) allows",
             (clear & arrays["reached"])[0].sum(),
             (clear & (ratio > 1))[0].sum(),
-            tolerance=0.0,
         ),
         close(
             "features that are stable against (*) or unstable despite it, over all slopes",
             (clear & (arrays["stays"] != (ratio > 1))).sum(),
             0,
-            tolerance=0.0,
         ),
         at_most(
             "distinct features over width and start minus what independent rows collect "
@@ -223,7 +220,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
             "features that a net gains when its rows start close together, at the largest width",
             arrays["distinct"][0, -1] - arrays["distinct"][-1, -1],
             0.0,
-            tolerance=float(4 * np.hypot(error[0, -1], error[-1, -1])),
+            tolerance=4 * np.hypot(error[0, -1], error[-1, -1]),
         ),
         close(
             "boundary: how far a linear row moves when all features are equally strong",
@@ -287,7 +284,6 @@ def draw(arrays: Arrays, figure: Figure) -> None:
     right.set(xlabel="slope of LeakyReLU (0: ReLU, 1: linear)", ylabel="scale s of the feature")
     right.set(ylim=(0, 1.08), title="From ReLU to linear, weak features are lost")
     right.legend(fontsize=7, loc="lower right", ncols=3)
-    left.legend(fontsize=7)
 
 
 def measure(

@@ -58,11 +58,7 @@ _MIN_SAMPLES = 256
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(InputSpec):
-    """Configuration from which an encoder is rebuilt; every field is plain JSON.
-
-    It is the record of preprocessing, with the mean and deviation of each channel and the height
-    and width of the images that it is trained on, and the architecture.
-    """
+    """Configuration from which an encoder is rebuilt; every field is plain JSON."""
 
     name: str
     channels: int

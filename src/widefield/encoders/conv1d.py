@@ -9,11 +9,7 @@ _STEPS = 1024
 
 
 class Conv1d(nn.Module):
-    """Four stages of residual blocks over time: x[B, C, 1, T] -> h[B, 256].
-
-    Time is the width of an image of height 1. The stride of the first layer leaves about 1,024
-    steps.
-    """
+    """Four stages of residual blocks over time: x[B, C, 1, T] -> h[B, 256]."""
 
     head_hidden_size = _WIDTHS[-1]
 

@@ -115,10 +115,7 @@ class PatchDictionary(nn.Module):
         return f"{channels}, {self.side}, filters={count}, scale={self.scale}, stride={self.stride}"
 
     def fit(self, batches: Iterable[Tensor], *, seed: int) -> None:
-        """Fit the dictionary on patches of normalized inputs x[n, C, H, W], up to 60,000 in all.
-
-        The result depends on inputs and seed, not on the number of threads.
-        """
+        """Fit the dictionary on patches of normalized inputs x[n, C, H, W], up to 60,000 in all."""
         # The last bits of sums over patches depend on the threads, and assignments on these.
         with limited_threads(1), torch.no_grad():
             generator = torch.Generator().manual_seed(seed)

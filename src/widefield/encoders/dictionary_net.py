@@ -25,10 +25,7 @@ KEPT = 64
 
 
 class DictionaryNet(nn.Module):
-    """A residual block on a dictionary of patches: x[B, C, H, W] -> h[B, 128].
-
-    The dictionary has random filters until `fit`.
-    """
+    """A residual block on a dictionary of patches: x[B, C, H, W] -> h[B, 128]."""
 
     head_hidden_size = 2 * KEPT
     # As timm lists stages. The dictionary has a source of its own in every wide readout.

@@ -167,10 +167,7 @@ class Readout(nn.Module):
 
 
 class Wide(FeatureModule):
-    """An encoder with a wide readout: x[B, C, H, W] -> o[B, D + k_1 + k_2 + ...].
-
-    One forward pass of the encoder gives h and all maps.
-    """
+    """An encoder with a wide readout: x[B, C, H, W] -> o[B, D + k_1 + k_2 + ...]."""
 
     def __init__(self, encoder: nn.Module, readout: Readout) -> None:
         super().__init__()

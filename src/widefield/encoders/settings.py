@@ -1,6 +1,6 @@
 """Settings of an encoder."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Self, cast
@@ -59,10 +59,7 @@ class EncoderSettings(Settings):
         )
 
     def resolved(self, device: torch.device, kind: Kind = "images") -> Self:
-        """Return the settings with `auto` replaced, for examples of this kind.
-
-        Windows get conv1d, others resnet18 on a GPU and dictionary-tiny on a CPU.
-        """
+        """Return the settings with `auto` replaced, for examples of this kind."""
         if self.name != "auto":
             return self
         if kind == "windows":
@@ -89,35 +86,27 @@ class EncoderSettings(Settings):
 
 
 @cache  # because it passes images through a network
-def _width(settings: EncoderSettings, channels: int, image_size: Size, rate: int | None) -> int:
-    def build(size: Size) -> Encoder:
-        return settings.build(InputSpec(channels=channels, image_size=size, rate=rate), seed=0)
-
-    return _infer_dim(build, image_size)
-
-
-def _infer_dim(build: Callable[[Size], Encoder], size: Size) -> int:
-    result = _try_size(build, size)
-    if not isinstance(result, str):
-        return result.dim
+def _width(settings: EncoderSettings, channels: int, size: Size, rate: int | None) -> int:
+    inputs = InputSpec(channels=channels, image_size=size, rate=rate)
+    result = _trial(settings, inputs)
+    if isinstance(result, int):
+        return result
     sides = sorted(_SIDES, key=lambda side: abs(side - max(size)))
-    nearest = (side for side in sides if not isinstance(_try_size(build, (side, side)), str))
-    side = next(nearest, None)
-    hint = (
-        "choose another encoder"
-        if side is None
-        else f"choose {option('image_size', side)}, for example"
+    others = ((side, replace(inputs, image_size=side)) for side in sides)
+    side = next((side for side, other in others if isinstance(_trial(settings, other), int)), None)
+    hint = "another encoder" if side is None else f"{option('image_size', side)}, for example"
+    raise ValueError(
+        f"the encoder cannot take images of {size[0]}x{size[1]} ({result}): choose {hint}"
     )
-    raise ValueError(f"the encoder cannot take images of {size[0]}x{size[1]} ({result}): {hint}")
 
 
-def _try_size(build: Callable[[Size], Encoder], size: Size) -> Encoder | str:
-    """Return the encoder if it takes two images of `size`, else the reason as text."""
+def _trial(settings: EncoderSettings, inputs: InputSpec) -> int | str:
+    """Return the width of the features of two images, or the reason why there are none."""
     try:
         with on_meta():
-            encoder = build(size)
+            encoder = settings.build(inputs, seed=0)
             if encoder.spectrogram is None:  # which has a constant size
-                encoder(torch.empty(2, encoder.config.channels, *size))
+                encoder(torch.empty(2, inputs.channels, *as_size(inputs.image_size)))
     except (AssertionError, RuntimeError) as error:  # of torch and timm
         return (str(error).splitlines() or ["it has no layer for them"])[0][:80]
-    return encoder
+    return encoder.dim

@@ -130,10 +130,7 @@ def forward_with_maps(
 
 
 def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
-    """Return the stages of an encoder by a pass of images x[B, C, H, W], the input first.
-
-    The pass is in evaluation mode, so that running statistics stay as they are.
-    """
+    """Return the stages of an encoder by a pass of images x[B, C, H, W], the input first."""
     # timm states the stages of its networks; those of others follow from the shapes of outputs.
     path, network = _timm_network(encoder)
     with _recorded(encoder, None) as outputs, eval_mode(encoder), torch.no_grad():

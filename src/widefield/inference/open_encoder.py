@@ -198,16 +198,16 @@ def _of_module(module: nn.Module) -> FeatureExtractor:
     name = type(module).__name__
     normalization, guessed = module_normalization(module)
     if normalization is None:
+        encoder = module
         note = f"{name}: images in [0, 1] are not normalized (guessed: it has no pretrained_cfg)"
-        notes = (note, *classifier_note(name, module))
-        return FeatureExtractor(name=name, encoder=module, form=_size_of(module), notes=notes)
-    mean, std = normalization
-    numbers = " and deviation ".join(
-        ", ".join(f"{x:.4g}" for x in values) for values in normalization
-    )
-    origin = "guessed: it has no pretrained_cfg" if guessed else "its pretrained_cfg"
-    note = f"{name}: images normalized by mean {numbers} ({origin})"
-    encoder = Normalized(module, mean=mean, std=std)
+    else:
+        mean, std = normalization
+        encoder = Normalized(module, mean=mean, std=std)
+        numbers = " and deviation ".join(
+            ", ".join(f"{x:.4g}" for x in values) for values in normalization
+        )
+        origin = "guessed: it has no pretrained_cfg" if guessed else "its pretrained_cfg"
+        note = f"{name}: images normalized by mean {numbers} ({origin})"
     notes = (note, *classifier_note(name, module))
     return FeatureExtractor(name=name, encoder=encoder, form=_size_of(module), notes=notes)
 

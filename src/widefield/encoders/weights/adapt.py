@@ -26,13 +26,12 @@ POSITIONS = ("pos_embed", "encoder.pos_embedding")
 
 
 def adapt_encoder(encoder: Encoder, form: Form) -> tuple[Encoder, tuple[str, ...]]:
-    """Return a copy of an encoder for images of another form, of which channels and size are known.
+    """Return a copy of an encoder for images of another form, and a line for each change.
+
+    Channels and size of the form are known.
 
     Its mean and deviation stay, and are no guess for what is trained with them; one channel gets
     their means, further ones repeat them.
-
-    Returns:
-        The copy on the CPU, and a line for each change.
 
     """
     before = encoder.config

@@ -291,9 +291,6 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
     """Return Python lines that load a saved encoder with timm alone, without this library.
 
     A network that timm lacks is loaded by `load_encoder`.
-
-    Returns:
-        Lines that leave `model` in evaluation mode; it expects normalized images.
     """
     weights, settings = (json.dumps(file_stem + end) for end in (".safetensors", ".json"))
     if config.timm is None:

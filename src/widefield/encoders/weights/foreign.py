@@ -83,9 +83,6 @@ def load_foreign(
             by default the one with most of its tensors, a teacher's before others; NORMALIZATION
             is one of `NORMALIZATIONS`, by default what the folder of the file states, or a guess.
         published: whether the weights are those that timm or torchvision publish by this name.
-
-    Returns:
-        The encoder, and the match.
     """
     name, is_chosen, normalization = (architecture or "").partition("~")
     name, _, prefix = name.partition("#")

@@ -267,10 +267,7 @@ _CROP_MODES: dict[Fit, str] = {"crop": "center", "pad": "border", "squash": "squ
 
 
 def preprocessor_config(inputs: InputSpec) -> dict[str, Any] | None:
-    """Return the content of transformers' `preprocessor_config.json`; None if it cannot express it.
-
-    It has the cut at the center, for squares only, and converts to three channels.
-    """
+    """Return transformers' `preprocessor_config.json`; None if it cannot express the record."""
     height, width = as_size(inputs.image_size)
     if height != width or inputs.channels != 3 or inputs.fit != "crop":
         return None
