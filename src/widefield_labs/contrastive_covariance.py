@@ -140,12 +140,7 @@ def sampled(
 
 
 def convergence(
-    sizes: tuple[int, ...],
-    *,
-    budget: int,
-    temperature: float,
-    noise: float,
-    generator: Generator,
+    sizes: tuple[int, ...], *, budget: int, temperature: float, noise: float, generator: Generator
 ) -> Arrays:
     """Compare sampled C_alpha[g] with (4) over the batch size.
 

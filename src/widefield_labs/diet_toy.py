@@ -132,9 +132,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
             tolerance=0.05,
         ),
         at_most(
-            "Figure 1b: furthest that it is from 1 in a trial",
-            abs(ratio[:, 1] - 1).max(),
-            0.1,
+            "Figure 1b: furthest that it is from 1 in a trial", abs(ratio[:, 1] - 1).max(), 0.1
         ),
         at_most(
             "Theorem 5.1, DIET trained with isometric heads: |Wv|/|Wu| is Lemma B.4's (largest "

@@ -187,12 +187,7 @@ def measure(
         u = sample(law, test, dimension, stretch, generator)
         errors.append(((theta @ u.T).sign() != u[:, 0].sign()).double().mean(-1))
     fitted = fitted_error(
-        angle,
-        features=features,
-        dimension=dimension,
-        train=train,
-        test=test,
-        generator=generator,
+        angle, features=features, dimension=dimension, train=train, test=test, generator=generator
     )
     return {
         "angle": angle.numpy(),

@@ -184,11 +184,7 @@ def check_mixtures(arrays: Arrays) -> tuple[Check, ...]:
             (clear & (stable != (growth < 1))).sum(),
             0,
         ),
-        at_least(
-            "boundary: stable cells that are no LME at all",
-            (stable & (gap < 0)).sum(),
-            1,
-        ),
+        at_least("boundary: stable cells that are no LME at all", (stable & (gap < 0)).sum(), 1),
     )
 
 

@@ -43,7 +43,4 @@ def masked_pair(x: Tensor, keep: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
     """
     first = (keep < q).float()
     plain = (torch.arange(len(x)) % 2 == 1).view(-1, 1, 1)
-    return (
-        torch.where(plain, x, x * first / q),
-        torch.where(plain, x, x * (1 - first) / (1 - q)),
-    )
+    return (torch.where(plain, x, x * first / q), torch.where(plain, x, x * (1 - first) / (1 - q)))

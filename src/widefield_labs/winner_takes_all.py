@@ -195,11 +195,7 @@ def check(arrays: Arrays) -> tuple[Check, ...]:
             arrays["linear_cosine"].min(),
             1 - 1e-9,
         ),
-        close(
-            "features that linear rows from random starts learn",
-            arrays["reached"][-1].sum(),
-            1,
-        ),
+        close("features that linear rows from random starts learn", arrays["reached"][-1].sum(), 1),
         close(
             "features that ReLU rows from random starts learn, as many as (*) allows",
             (clear & arrays["reached"])[0].sum(),
@@ -332,10 +328,6 @@ def measure(
         ),
         **width_curves(s, rate, rows=at_scale(scale, tiny=1024, default=4096), generator=generator),
         **slope_sweep(
-            s,
-            rate,
-            slopes,
-            rows=at_scale(scale, tiny=256, default=512),
-            generator=generator,
+            s, rate, slopes, rows=at_scale(scale, tiny=256, default=512), generator=generator
         ),
     }

@@ -40,20 +40,14 @@ from .weights.foreign import load_module as load_module
 from .weights.foreign import own_encoder as own_encoder
 from .weights.match import WeightMatch as WeightMatch
 from .weights.model_folder import MODEL_FILES as MODEL_FILES
-from .weights.model_folder import (
-    check_timm_support as check_timm_support,
-)
+from .weights.model_folder import check_timm_support as check_timm_support
 from .weights.model_folder import is_exported as is_exported
 from .weights.model_folder import is_model_folder as is_model_folder
 from .weights.model_folder import load_model_folder as load_model_folder
 from .weights.model_folder import needs_entry as needs_entry
-from .weights.model_folder import (
-    register_with_timm as register_with_timm,
-)
+from .weights.model_folder import register_with_timm as register_with_timm
 from .weights.model_folder import save_model_folder as save_model_folder
-from .weights.normalization import (
-    module_normalization as module_normalization,
-)
+from .weights.normalization import module_normalization as module_normalization
 from .weights.onnx_file import export_onnx as export_onnx
 from .weights.pretrained import cached_weights as cached_weights
 from .weights.pretrained import download_weights as download_weights

@@ -39,7 +39,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "channels": [16, 32, 64, 128],
         "stem_type": "deep",
         "stem_width": 8,
-    },
+    }
 }
 """Variants of timm models: name -> arguments of `timm.create_model`."""
 
@@ -92,11 +92,7 @@ class EncoderConfig(InputSpec):
 
 
 def encoder_config(
-    name: str,
-    inputs: InputSpec = COLOR_32,
-    *,
-    stem: Stem = "auto",
-    zero_init_last: bool = True,
+    name: str, inputs: InputSpec = COLOR_32, *, stem: Stem = "auto", zero_init_last: bool = True
 ) -> EncoderConfig:
     """Return the configuration of `build_encoder` with the same settings and errors."""
     name = name.removeprefix("timm:")  # as written for `init`

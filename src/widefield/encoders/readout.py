@@ -21,11 +21,7 @@ from widefield.core.rng import seeded
 from widefield.encoders.dictionary import PatchDictionary, cell_roots
 from widefield.encoders.encoder import Encoder, FeatureMap, FeatureModule, Projected
 from widefield.encoders.stages import INPUT, EncoderStage, find_stages, forward_with_maps
-from widefield.encoders.weights.files import (
-    READOUT_FILE,
-    load_saved_module,
-    save_module,
-)
+from widefield.encoders.weights.files import READOUT_FILE, load_saved_module, save_module
 
 DICTIONARY = "dictionary"
 """Name of the source that is a dictionary of patches of the input; a readout computes it."""

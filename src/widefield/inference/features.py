@@ -153,11 +153,7 @@ class FeatureExtractor:
                 notes += (f"{self.name} has no readout, as a finished run has: one is fitted here",)
             with images_progress(quiet, "fitting the wide readout") as progress:
                 readout = fit_on_dataset(
-                    encoder,
-                    dataset,
-                    dim=self.dim,
-                    device=choose_device("auto"),
-                    progress=progress,
+                    encoder, dataset, dim=self.dim, device=choose_device("auto"), progress=progress
                 )
         return replace(self, readout=readout, notes=(*notes, readout.config.line()))
 

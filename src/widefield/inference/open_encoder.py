@@ -32,11 +32,7 @@ from widefield.encoders import (
 )
 from widefield.encoders.names import check_encoder_name, split_own
 from widefield.encoders.own import classifier_note
-from widefield.inference.features import (
-    DEFAULT_ARCHITECTURE,
-    FeatureExtractor,
-    FeatureKind,
-)
+from widefield.inference.features import DEFAULT_ARCHITECTURE, FeatureExtractor, FeatureKind
 from widefield.methods import load_projector
 from widefield.train.run_dir import RunFolder
 
@@ -52,10 +48,7 @@ def load(
 ) -> Encoder: ...
 @overload
 def load(
-    path: str | os.PathLike[str],
-    *,
-    features: Literal["wide"],
-    network: nn.Module | None = None,
+    path: str | os.PathLike[str], *, features: Literal["wide"], network: nn.Module | None = None
 ) -> Wide: ...
 
 

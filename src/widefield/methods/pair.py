@@ -113,10 +113,7 @@ class PairMethod(PairLoss, Generic[Config]):
     one_pass: bool = True
 
     def __init__(
-        self,
-        encoder_dim: int,
-        config: Config | None = None,
-        **settings: "Unpack[MethodArguments]",
+        self, encoder_dim: int, config: Config | None = None, **settings: "Unpack[MethodArguments]"
     ) -> None:
         selected = self.config_class.of(config, settings)
         super().__init__(

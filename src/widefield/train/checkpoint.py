@@ -16,12 +16,7 @@ from typing import Any, BinaryIO
 import torch
 
 from widefield.core.errors import option
-from widefield.core.files import (
-    DiskFullError,
-    check_plain_file,
-    disk_is_full,
-    write_atomically,
-)
+from widefield.core.files import DiskFullError, check_plain_file, disk_is_full, write_atomically
 from widefield.core.types import Shard
 from widefield.train.distributed import DistributedContext
 

@@ -61,13 +61,7 @@ class ProgressBar:
     """
 
     def __init__(
-        self,
-        console: Console,
-        *,
-        epochs: int,
-        total_steps: int,
-        done: int,
-        may_rise: bool = False,
+        self, console: Console, *, epochs: int, total_steps: int, done: int, may_rise: bool = False
     ) -> None:
         self._epochs = epochs
         self._may_rise, self._least_loss = may_rise, float("inf")

@@ -35,13 +35,7 @@ from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loop import OnStep, Trainer
 from widefield.train.manifest import Growth, Manifest
 from widefield.train.next_steps import next_command
-from widefield.train.progress import (
-    LoggerName,
-    MetricsLog,
-    ProgressBar,
-    StepLog,
-    print_line,
-)
+from widefield.train.progress import LoggerName, MetricsLog, ProgressBar, StepLog, print_line
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import StepMetrics
 

@@ -68,10 +68,7 @@ _OTHER_SHAPES = 4
 
 
 def load_foreign(
-    path: str | Path,
-    architecture: str | None = None,
-    *,
-    published: bool = False,
+    path: str | Path, architecture: str | None = None, *, published: bool = False
 ) -> tuple[Encoder, WeightMatch]:
     """Load the encoder in a file of weights, on the CPU in evaluation mode.
 

@@ -176,13 +176,7 @@ def _inputs(folder: Path, values: Mapping[str, Any]) -> InputSpec:
     return InputSpec(channels=channels, image_size=(height, width), mean=mean, std=std)
 
 
-MODEL_FILES = (
-    CONFIG,
-    "model.safetensors",
-    "README.md",
-    "preprocessor_config.json",
-    READOUT_FILE,
-)
+MODEL_FILES = (CONFIG, "model.safetensors", "README.md", "preprocessor_config.json", READOUT_FILE)
 """Files of the folder; the last two are there if transformers can do the same preprocessing, and if
 the encoder has a wide readout."""
 
