@@ -31,13 +31,11 @@ def plain_ratio(s1: float, s2: float, phi: float, classes: int, dimension: int) 
 
 
 def ratio_bounds(nu1: float, nu2: float) -> tuple[float, float]:
-    """Return the bounds of rho for normalized DIET that Lemma B.8 implies."""
+    """Return the bounds of rho for normalized DIET that Lemma B.8 implies.
+
+    Theorem 5.1 prints those of 1 / rho, in which nu1 and nu2 change places.
+    """
     return (1 - nu2) / (1 + nu1), (1 + nu2) / (1 - nu1)
-
-
-def printed_bounds(nu1: float, nu2: float) -> tuple[float, float]:
-    """Return the bounds of rho as Theorem 5.1 prints them."""
-    return (1 - nu1) / (1 + nu2), (1 + nu1) / (1 - nu2)
 
 
 def population(nu1: float, nu2: float, phi: float) -> Tensor:
@@ -69,16 +67,9 @@ def stationary_ratio(nu1: float, nu2: float, phi: float) -> float:
     return float(ratio)
 
 
-def square_head(generator: Generator) -> Tensor:
-    """Draw an orthogonal head, m = n, [n, n]."""
-    raw = torch.randn(EXAMPLES, EXAMPLES, generator=generator, dtype=torch.float64)
-    head: Tensor = torch.linalg.qr(raw).Q
-    return head
-
-
-def isometric_heads(count: int, generator: Generator) -> Tensor:
-    """Draw isometries with m = C < n, [R, n, m]."""
-    raw = torch.randn(count, EXAMPLES, CLASSES, generator=generator, dtype=torch.float64)
+def isometric_heads(count: int, generator: Generator, *, embedding: int = CLASSES) -> Tensor:
+    """Draw isometries with m = C < n, or another `embedding`, [R, n, m]."""
+    raw = torch.randn(count, EXAMPLES, embedding, generator=generator, dtype=torch.float64)
     heads: Tensor = torch.linalg.qr(raw).Q
     return heads
 
@@ -149,7 +140,7 @@ def feature_ratio(w: Tensor) -> Tensor:
 
 def theorem(heads: int, steps: int, generator: Generator) -> Arrays:
     """Test Theorem 5.1 over GRID with an orthogonal head, and over random isometries."""
-    orthogonal = class_sums(square_head(generator).unsqueeze(0))
+    orthogonal = class_sums(isometric_heads(1, generator, embedding=EXAMPLES))
     isometries = isometric_heads(heads, generator)
     sums = class_sums(isometries)
     x = torch.stack([population(*case) for case in GRID])
@@ -161,7 +152,7 @@ def theorem(heads: int, steps: int, generator: Generator) -> Arrays:
         "ratio": ratio.squeeze(1).numpy(),
         "stationary": np.array([stationary_ratio(*case) for case in GRID]),
         "bounds": np.array([ratio_bounds(nu1, nu2) for nu1, nu2, _ in GRID]),
-        "printed": np.array([printed_bounds(nu1, nu2) for nu1, nu2, _ in GRID]),
+        "printed": np.array([ratio_bounds(nu2, nu1) for nu1, nu2, _ in GRID]),
         "plain": train_plain(x[::4], isometries[:PLAIN_HEADS], steps=40).numpy(),
         "plain_predicted": np.array(
             [plain_ratio(nu1, nu2, phi, CLASSES, AMBIENT) for nu1, nu2, phi in PLAIN_CASES]

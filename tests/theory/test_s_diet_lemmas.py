@@ -123,7 +123,7 @@ def views(case, *, symmetric=True):
 
 def sums(*, square=True):
     g = torch.Generator().manual_seed(0)
-    heads = toy.square_head(g)[None] if square else toy.isometric_heads(1, g)
+    heads = toy.isometric_heads(1, g, embedding=8 if square else 2)
     return toy.class_sums(heads)[0]
 
 

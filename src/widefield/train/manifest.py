@@ -74,12 +74,8 @@ class Manifest:
         """Path of every example that was left out of the run on request."""
         if not self.file.exists():  # a run that was killed at its start
             return ()
-        self._check_file()
-        try:
-            table = pq.read_table(self.file, columns=["path", "skipped"])
-            return tuple(table.filter(pc.equal(table["skipped"], EXCLUDED))["path"].to_pylist())
-        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-            raise self._damaged(error) from error
+        table = self._table("path", "skipped")
+        return tuple(table.filter(pc.equal(table["skipped"], EXCLUDED))["path"].to_pylist())
 
     def digests(self) -> NDArray[np.uint64]:
         """Digest of every example that the run is trained on, uint64 [n]."""
@@ -149,16 +145,10 @@ class Manifest:
 
     def _read(self, *columns: str, labels: Collection[str] = ()) -> pa.Table:
         """Return columns of the examples of the run, and those of `labels` that it has."""
-        self._check_file()
-        try:
-            schema_names = pq.read_schema(self.file).names
-            columns = (*columns, *(column for column in labels if column in schema_names))
-            table = pq.read_table(self.file, columns=["index", *columns])
-            used = table.filter(pc.is_valid(table["index"])).select(columns)
-        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-            raise self._damaged(error) from error
+        table = self._table("index", *columns, optional=labels)
+        used = table.filter(pc.is_valid(table["index"])).drop_columns(["index"])
         kinds = {"path": pa.types.is_string, "digest": pa.types.is_uint64}
-        for name in columns:
+        for name in used.column_names:
             column, is_type = used[name], kinds.get(name, pa.types.is_int64)
             if not is_type(column.type) or column.null_count:
                 raise ValueError(
@@ -166,11 +156,18 @@ class Manifest:
                 )
         return used
 
-    def _damaged(self, error: Exception) -> ValueError:
-        reason = " ".join(str(error).split())[:80]
-        return ValueError(
-            f"{self.file} is damaged or lacks a column ({reason}): restore it, or start a new run"
-        )
+    def _table(self, *columns: str, optional: Collection[str] = ()) -> pa.Table:
+        self._check_file()
+        try:
+            known = pq.read_schema(self.file).names
+            more = [column for column in optional if column in known]
+            return pq.read_table(self.file, columns=[*columns, *more])
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            reason = " ".join(str(error).split())[:80]
+            raise ValueError(
+                f"{self.file} is damaged or lacks a column ({reason}): restore it, or start a new "
+                "run"
+            ) from error
 
     def _check_file(self) -> None:
         if not self.file.is_file():

@@ -12,13 +12,14 @@ from torch import Tensor
 Rules = tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]
 """Patterns of names and their replacements, applied in order."""
 
-_HF_PROJECTIONS: Rules = (
-    (r"attention\.q_proj\.", "attn.query."),
-    (r"attention\.k_proj\.", "attn.key."),
-    (r"attention\.v_proj\.", "attn.value."),
-    (r"attention\.o_proj\.", "attn.proj."),
+_HF_BLOCK: Rules = (
+    (r"(attention|self_attn)\.q_proj\.", "attn.query."),
+    (r"(attention|self_attn)\.k_proj\.", "attn.key."),
+    (r"(attention|self_attn)\.v_proj\.", "attn.value."),
+    (r"(attention|self_attn)\.(o|out)_proj\.", "attn.proj."),
     (r"mlp\.gate_proj\.", "mlp.w1."),
     (r"mlp\.down_proj\.", "mlp.w3."),
+    (r"layer_scale([12])\.lambda1$", r"ls\1.gamma"),
 )
 
 HF_VIT: Rules = (
@@ -30,10 +31,9 @@ HF_VIT: Rules = (
     (r"layernorm_after\.", "norm2."),
     (r"attention\.attention\.(query|key|value)\.", r"attn.\1."),
     (r"attention\.output\.dense\.", "attn.proj."),
-    *_HF_PROJECTIONS,
+    *_HF_BLOCK,
     (r"intermediate\.dense\.", "mlp.fc1."),
     (r"(blocks\.\d+)\.output\.dense\.", r"\1.mlp.fc2."),
-    (r"layer_scale([12])\.lambda1$", r"ls\1.gamma"),  # DINOv2
     (r"mlp\.up_proj\.", "mlp.w2."),
     (r"mlp\.weights_in\.", "mlp.w12."),
     (r"mlp\.weights_out\.", "mlp.w3."),
@@ -45,8 +45,7 @@ HF_DINOV3: Rules = (
     (r"embeddings\.register_tokens$", "storage_tokens"),
     (r"embeddings\.patch_embeddings\.", "patch_embed.proj."),
     (r"^(model\.)?layer\.(\d+)\.", r"blocks.\2."),
-    *_HF_PROJECTIONS,
-    (r"layer_scale([12])\.lambda1$", r"ls\1.gamma"),
+    *_HF_BLOCK,
 )
 
 HF_RESNET: Rules = (
@@ -66,10 +65,7 @@ HF_CLIP: Rules = (
     (r"pre_layrnorm\.", "norm_pre."),
     (r"encoder\.layers\.(\d+)\.", r"blocks.\1."),
     (r"layer_norm([12])\.", r"norm\1."),
-    (r"self_attn\.q_proj\.", "attn.query."),
-    (r"self_attn\.k_proj\.", "attn.key."),
-    (r"self_attn\.v_proj\.", "attn.value."),
-    (r"self_attn\.out_proj\.", "attn.proj."),
+    *_HF_BLOCK,
     (r"post_layernorm\.", "norm."),
 )
 

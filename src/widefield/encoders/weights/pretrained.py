@@ -10,32 +10,32 @@ from widefield.encoders.vision import published_url
 
 def cached_weights(name: str) -> Path | None:
     """Return the file of `timm:NAME` or `torchvision:NAME` in the local caches, if it is there."""
-    source, _, model = name.partition(":")
-    if source == "torchvision":
-        return _in_torch_hub(published_url(model))
-    is_builtin = model in (*VARIANTS, *LIBRARY_NETWORKS)
-    cfg = None if is_builtin else published_cfg(timm_name(model))
-    if cfg is None:
-        return None
-    if cfg.hf_hub_id:
+    url, hub = _places(name)
+    if hub:
         from huggingface_hub import try_to_load_from_cache
 
         for file in ("model.safetensors", "pytorch_model.bin"):
-            cached = try_to_load_from_cache(cfg.hf_hub_id, file)
+            cached = try_to_load_from_cache(hub, file)
             if isinstance(cached, str):
                 return Path(cached)
-    return _in_torch_hub(cfg.url) if isinstance(cfg.url, str) and cfg.url else None
+    return _in_torch_hub(url) if url else None
+
+
+def _places(name: str) -> tuple[str, str]:
+    """Return the address of the weights and their repository on the hub; empty for none."""
+    source, _, model = name.partition(":")
+    if source == "torchvision":
+        return published_url(model), ""
+    is_builtin = model in (*VARIANTS, *LIBRARY_NETWORKS)
+    cfg = None if is_builtin else published_cfg(timm_name(model))
+    return ("", "") if cfg is None else (cfg.url or "", cfg.hf_hub_id or "")
 
 
 def download_weights(name: str) -> Path:
     """Download `timm:NAME` or `torchvision:NAME` into the cache of the hub or of torch."""
-    source, _, model = name.partition(":")
-    if source == "torchvision":
-        url, hub = published_url(model), None
-    else:
-        cfg = published_cfg(timm_name(model)) if model not in VARIANTS else None
-        url, hub = ("", None) if cfg is None else (cfg.url, cfg.hf_hub_id)
+    url, hub = _places(name)
     if not hub and not url:
+        model = name.partition(":")[2]
         raise ValueError(f"there are no weights of {name} to download: give a file, FILE@{model}")
     try:
         if hub:

@@ -66,7 +66,6 @@ def authors_arguments(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
             found["norm_eps"] = 1e-12
         if re.search(r"(^|\.)(storage_tokens|embeddings\.patch_embeddings\.weight)$", key):
             found["global_pool"] = "token"
-            found["global_pool"] = "token"
         if re.search(r"base_encoder\.(.*\.)?patch_embed\.proj\.weight$", key) and len(value) == 384:
             found["num_heads"] = 12
         below = key.removesuffix("fc_norm.weight")
