@@ -14,7 +14,7 @@ from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.head import initial_rows
 from widefield.methods.arguments import MethodArguments
-from widefield.methods.base import BuildContext, Method, MethodConfig
+from widefield.methods.base import Method, MethodConfig
 from widefield.methods.projector import ProjectorConfig
 
 
@@ -46,6 +46,25 @@ def teacher_rows(features: list[Tensor]) -> Tensor:
     return torch.cat(unit, dim=1) / len(features) ** 0.5
 
 
+@dataclass(frozen=True, kw_only=True)
+class DistillConfig(MethodConfig):
+    """Settings of `Distill`."""
+
+    name: ClassVar[str] = "distill"
+
+    teacher: tuple[str, ...] | None = None
+    """Frozen encoders whose features are to be predicted, as for init; several are joined."""
+    projector: ProjectorConfig = ProjectorConfig(layers=1)
+    """The projection head; with teachers its output width is theirs."""
+
+    def __post_init__(self) -> None:
+        """Check every field; one teacher may be a string."""
+        if isinstance(self.teacher, str | list):
+            teacher = (self.teacher,) if isinstance(self.teacher, str) else tuple(self.teacher)
+            object.__setattr__(self, "teacher", teacher)
+        super().__post_init__()
+
+
 class Distill(Method):
     """Cosine between a projection of one view and the example's row, its teachers' features.
 
@@ -75,12 +94,13 @@ class Distill(Method):
     Source: AM-RADIO (Ranzinger et al. 2024); a row for each example as in S-DIET (2025), section 5.
     """
 
+    config_class = DistillConfig
     view_count = 1
 
     def __init__(
         self,
         encoder_dim: int,
-        config: "DistillConfig | None" = None,
+        config: DistillConfig | None = None,
         *,
         examples: int,
         targets: NDArray[Any] | None = None,
@@ -109,28 +129,3 @@ class Distill(Method):
         if self._targets is None:
             return initial_rows(index, self.dim, seed=0, dtype=torch.float32)
         return torch.from_numpy(self._targets[index.cpu().numpy()])
-
-
-@dataclass(frozen=True, kw_only=True)
-class DistillConfig(MethodConfig):
-    """Settings of `Distill`."""
-
-    name: ClassVar[str] = "distill"
-
-    teacher: tuple[str, ...] | None = None
-    """Frozen encoders whose features are to be predicted, as for init; several are joined."""
-    projector: ProjectorConfig = ProjectorConfig(layers=1)
-    """The projection head; with teachers its output width is theirs."""
-
-    def __post_init__(self) -> None:
-        """Check every field; one teacher may be a string."""
-        if isinstance(self.teacher, str | list):
-            teacher = (self.teacher,) if isinstance(self.teacher, str) else tuple(self.teacher)
-            object.__setattr__(self, "teacher", teacher)
-        super().__post_init__()
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return Distill(
-            context.feature_dim, self, examples=context.examples, targets=context.targets
-        )

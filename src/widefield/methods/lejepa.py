@@ -14,7 +14,7 @@ from widefield.core.hardware import check_memory
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.arguments import MethodArguments
-from widefield.methods.base import BuildContext, Method
+from widefield.methods.base import Method
 from widefield.methods.pair import ProjectionConfig
 from widefield.methods.projector import ProjectorConfig
 
@@ -86,6 +86,24 @@ def lejepa(
     return (1 - sigreg_weight) * invariance + sigreg_weight * normality
 
 
+@dataclass(frozen=True, kw_only=True)
+class LeJEPAConfig(ProjectionConfig):
+    """Settings of `LeJEPA`."""
+
+    name: ClassVar[str] = "lejepa"
+
+    # 0.02 has a higher class accuracy and a lower digit accuracy (studies/results/
+    # rate-lejepa.cpu.json).
+    lr: Annotated[float, Gt(0)] = 6e-3
+    """Peak learning rate of encoder and projector."""
+    projector: ProjectorConfig = ProjectorConfig()
+    """The projection head."""
+    sigreg_weight: Annotated[float, Interval(gt=0, lt=1)] = 0.05
+    """Weight of the distance from a Gaussian; the paper's lambda."""
+    slices: Annotated[int, Ge(1)] = 256
+    """Number of random directions a step."""
+
+
 class LeJEPA(Method):
     """LeJEPA's loss on the projections of two views, along random directions.
 
@@ -106,6 +124,7 @@ class LeJEPA(Method):
     Source: LeJEPA (Balestriero & LeCun 2025).
     """
 
+    config_class = LeJEPAConfig
     view_count = 2
     moves_after_step = True
     directions: Tensor
@@ -113,7 +132,7 @@ class LeJEPA(Method):
     def __init__(
         self,
         encoder_dim: int,
-        config: "LeJEPAConfig | None" = None,
+        config: LeJEPAConfig | None = None,
         *,
         generator: Generator | None = None,
         **settings: Unpack[MethodArguments],
@@ -142,25 +161,3 @@ class LeJEPA(Method):
         shape, device = self.directions.shape, self.directions.device
         sample = torch.randn(shape, generator=self.generator, device=device)
         self.directions.copy_(F.normalize(sample, dim=0))
-
-
-@dataclass(frozen=True, kw_only=True)
-class LeJEPAConfig(ProjectionConfig):
-    """Settings of `LeJEPA`."""
-
-    name: ClassVar[str] = "lejepa"
-
-    # 0.02 has a higher class accuracy and a lower digit accuracy (studies/results/
-    # rate-lejepa.cpu.json).
-    lr: Annotated[float, Gt(0)] = 6e-3
-    """Peak learning rate of encoder and projector."""
-    projector: ProjectorConfig = ProjectorConfig()
-    """The projection head."""
-    sigreg_weight: Annotated[float, Interval(gt=0, lt=1)] = 0.05
-    """Weight of the distance from a Gaussian; the paper's lambda."""
-    slices: Annotated[int, Ge(1)] = 256
-    """Number of random directions a step."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return LeJEPA(context.feature_dim, self, generator=context.generator)

@@ -14,7 +14,7 @@ from widefield.core.gather import gather
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.arguments import MethodArguments
-from widefield.methods.base import BuildContext, Method
+from widefield.methods.base import Method
 from widefield.methods.pair import ProjectionConfig
 from widefield.methods.projector import ProjectorConfig
 from widefield.methods.target import TargetNetwork
@@ -55,6 +55,22 @@ def queue_cross_entropy(
     return F.cross_entropy(logits, torch.arange(len(q), device=q.device))
 
 
+@dataclass(frozen=True, kw_only=True)
+class MoCoConfig(ProjectionConfig):
+    """Settings of `MoCo`."""
+
+    name: ClassVar[str] = "moco"
+
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
+    """The projection head."""
+    temperature: Annotated[float, Gt(0)] = 0.2
+    """Temperature of the softmax."""
+    ema_decay: Annotated[float, Interval(ge=0, le=1)] = 0.99
+    """Share of itself that the target network keeps at a step."""
+    queue_size: Annotated[int, Ge(1)] = 4096
+    """Number of past keys to compare with."""
+
+
 class MoCo(Method):
     """Queries of the first view against a target network's keys of the second, and older keys.
 
@@ -79,6 +95,7 @@ class MoCo(Method):
     Source: MoCo v2 (Chen et al. 2020), MoCo v3 (Chen et al. 2021).
     """
 
+    config_class = MoCoConfig
     view_count = 2
     moves_after_step = True
     queue: Tensor
@@ -87,7 +104,7 @@ class MoCo(Method):
     def __init__(
         self,
         encoder_dim: int,
-        config: "MoCoConfig | None" = None,
+        config: MoCoConfig | None = None,
         *,
         encoder: nn.Module,
         examples: int,
@@ -140,23 +157,3 @@ class MoCo(Method):
         self.queue_index.copy_(torch.cat([index, self.queue_index])[:size])
         self.target.update(encoder, self.projector, ema_decay=self.ema_decay)
         self._batch = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class MoCoConfig(ProjectionConfig):
-    """Settings of `MoCo`."""
-
-    name: ClassVar[str] = "moco"
-
-    projector: ProjectorConfig = ProjectorConfig(layers=2)
-    """The projection head."""
-    temperature: Annotated[float, Gt(0)] = 0.2
-    """Temperature of the softmax."""
-    ema_decay: Annotated[float, Interval(ge=0, le=1)] = 0.99
-    """Share of itself that the target network keeps at a step."""
-    queue_size: Annotated[int, Ge(1)] = 4096
-    """Number of past keys to compare with."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return MoCo(context.feature_dim, self, encoder=context.encoder, examples=context.examples)

@@ -11,7 +11,7 @@ from widefield.core.batch import Rows, checked
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.arguments import MethodArguments
-from widefield.methods.base import BuildContext, Method, MethodConfig
+from widefield.methods.base import Method, MethodConfig
 from widefield.methods.projector import ProjectorConfig, projection_std
 
 
@@ -28,6 +28,18 @@ def negative_cosine(p: Rows, z: Rows) -> Tensor:
     Source: SimSiam (Chen & He 2021), equation 1.
     """
     return -F.cosine_similarity(p, z, dim=1).mean()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimSiamConfig(MethodConfig):
+    """Settings of `SimSiam`."""
+
+    name: ClassVar[str] = "simsiam"
+
+    projector: ProjectorConfig = ProjectorConfig(dim=512)
+    """The projection head."""
+    predictor_width: Annotated[int, Ge(1)] = 128
+    """Hidden width of the predictor."""
 
 
 class SimSiam(Method):
@@ -48,12 +60,13 @@ class SimSiam(Method):
     Source: SimSiam (Chen & He 2021), equations 2 to 4; section 4.1 without the stop-gradient.
     """
 
+    config_class = SimSiamConfig
     view_count = 2
 
     def __init__(
         self,
         encoder_dim: int,
-        config: "SimSiamConfig | None" = None,
+        config: SimSiamConfig | None = None,
         *,
         stop_gradient: bool = True,
         **settings: Unpack[MethodArguments],
@@ -74,19 +87,3 @@ class SimSiam(Method):
             z1, z2 = z1.detach(), z2.detach()
         total = (negative_cosine(p1, z2) + negative_cosine(p2, z1)) / 2
         return Loss(total, {"projection_std": projection_std(z1)})
-
-
-@dataclass(frozen=True, kw_only=True)
-class SimSiamConfig(MethodConfig):
-    """Settings of `SimSiam`."""
-
-    name: ClassVar[str] = "simsiam"
-
-    projector: ProjectorConfig = ProjectorConfig(dim=512)
-    """The projection head."""
-    predictor_width: Annotated[int, Ge(1)] = 128
-    """Hidden width of the predictor."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return SimSiam(context.feature_dim, self)

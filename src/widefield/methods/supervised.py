@@ -12,7 +12,19 @@ from widefield.core.devices import to_device
 from widefield.core.precision import at_least_float32
 from widefield.core.types import Loss
 from widefield.methods.arguments import MethodArguments
-from widefield.methods.base import BuildContext, Method, MethodConfig
+from widefield.methods.base import Method, MethodConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedConfig(MethodConfig):
+    """Settings of `Supervised`.
+
+    Example:
+        >>> SupervisedConfig(lr=1e-3).name
+        'supervised'
+    """
+
+    name: ClassVar[str] = "supervised"
 
 
 class Supervised(Method):
@@ -35,13 +47,14 @@ class Supervised(Method):
         ['loss_color']
     """
 
+    config_class = SupervisedConfig
     view_count = 1
     needs_labels = True
 
     def __init__(
         self,
         encoder_dim: int,
-        config: "SupervisedConfig | None" = None,
+        config: SupervisedConfig | None = None,
         *,
         labels: dict[str, Tensor],
         **settings: Unpack[MethodArguments],
@@ -72,19 +85,3 @@ class Supervised(Method):
         }
         total = torch.stack(list(parts.values())).sum()
         return Loss(total, {task: part.detach() for task, part in parts.items()})
-
-
-@dataclass(frozen=True, kw_only=True)
-class SupervisedConfig(MethodConfig):
-    """Settings of `Supervised`.
-
-    Example:
-        >>> SupervisedConfig(lr=1e-3).name
-        'supervised'
-    """
-
-    name: ClassVar[str] = "supervised"
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        return Supervised(context.feature_dim, self, labels=context.labels)
