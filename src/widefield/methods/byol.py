@@ -13,7 +13,7 @@ from widefield.core.batch import Positive, Rows, check_number, checked
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.arguments import MethodArguments
-from widefield.methods.base import BuildContext, Method, MethodConfig
+from widefield.methods.base import Method, MethodConfig
 from widefield.methods.projector import ProjectorConfig, projection_std
 from widefield.methods.target import TargetNetwork
 
@@ -37,6 +37,23 @@ def prediction_error(p: Rows, z: Rows) -> Tensor:
     Source: BYOL (Grill et al. 2020), equation 2.
     """
     return 2 - 2 * F.cosine_similarity(p, z.detach(), dim=1).mean()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BYOLConfig(MethodConfig):
+    """Settings of `BYOL`."""
+
+    name: ClassVar[str] = "byol"
+    step_variants: ClassVar[dict[str, dict[str, Any]]] = {"both-directions": {"directions": "both"}}
+
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
+    """The projection head."""
+    predictor_width: Annotated[int, Ge(1)] = 512
+    """Hidden width of the predictor."""
+    ema_decay: Annotated[float, Interval(ge=0, le=1)] = 0.99
+    """Share of itself that the target network keeps at a step."""
+    directions: Directions = "one"
+    """Predict the second view from the first, or both ways as published, at twice the cost."""
 
 
 class BYOL(Method):
@@ -66,13 +83,14 @@ class BYOL(Method):
     Source: BYOL (Grill et al. 2020), section 3.
     """
 
+    config_class = BYOLConfig
     view_count = 2
     moves_after_step = True
 
     def __init__(
         self,
         encoder_dim: int,
-        config: "BYOLConfig | None" = None,
+        config: BYOLConfig | None = None,
         *,
         encoder: nn.Module,
         steps: int,
@@ -114,25 +132,3 @@ class BYOL(Method):
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Restore the number of steps that `get_extra_state` returned, on any rank."""
         self.step = state.get("shards", [state])[0]["step"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BYOLConfig(MethodConfig):
-    """Settings of `BYOL`."""
-
-    name: ClassVar[str] = "byol"
-    step_variants: ClassVar[dict[str, dict[str, Any]]] = {"both-directions": {"directions": "both"}}
-
-    projector: ProjectorConfig = ProjectorConfig(layers=2)
-    """The projection head."""
-    predictor_width: Annotated[int, Ge(1)] = 512
-    """Hidden width of the predictor."""
-    ema_decay: Annotated[float, Interval(ge=0, le=1)] = 0.99
-    """Share of itself that the target network keeps at a step."""
-    directions: Directions = "one"
-    """Predict the second view from the first, or both ways as published, at twice the cost."""
-
-    def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
-        steps = max(1, context.steps)  # none where a batch has more examples than there are
-        return BYOL(context.feature_dim, self, encoder=context.encoder, steps=steps)

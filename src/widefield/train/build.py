@@ -117,7 +117,7 @@ def build(
         feature_dim=_feature_dim(encoder, data, device),
         examples=data.examples,
         labels=data.labels,
-        steps=len(rates),
+        steps=max(1, len(rates)),  # none where a batch has more examples than there are
         batch_size=recipe.batch_size,
         weight_decay=recipe.weight_decay,
         seed=recipe.seed,
