@@ -158,10 +158,7 @@ class FeatureExtractor:
         return replace(self, readout=readout, notes=(*notes, readout.config.line()))
 
     def at_size(self, size: ImageSize | None) -> "FeatureExtractor":
-        """Return the extractor for images of another size; None for that of the encoder.
-
-        Position embeddings of a vision transformer are resampled, as `adapt_encoder` does.
-        """
+        """Return the extractor for images of another size; None for that of the encoder."""
         if size is None:
             return self
         wanted = parse_size(size)
@@ -317,10 +314,7 @@ class FeatureExtractor:
     def features(
         self, images: Inputs, *, quiet: bool = True, precision: FeaturePrecision = "auto"
     ) -> Tensor:
-        """Return the features float32 [n, D] of images uint8 [n, H, W, C], or of segments.
-
-        Those that took seconds are kept for later commands (`probes/kept.py`).
-        """
+        """Return the features float32 [n, D] of images uint8 [n, H, W, C], or of segments."""
         plain = images.images if isinstance(images, Segmented) else images
         encoder, device = self.build(plain), choose_device("auto")
         exact = choose_precision(precision, device)

@@ -70,10 +70,7 @@ def _name(dataset: Dataset, row: int) -> str:
 
 
 def render_views(x: Tensor, kind: Kind, rate: int | None) -> NDArray[np.uint8]:
-    """Return images of examples or views x[B, C, H, W], uint8 [B, h, w, C].
-
-    Views of sounds may be waveforms or spectrograms.
-    """
+    """Return images of examples or views x[B, C, H, W], uint8 [B, h, w, C]."""
     if kind == "images":
         pixels = x.permute(0, 2, 3, 1).clamp(0, 1)
         pixels = pixels if pixels.shape[-1] == 1 else pixels[..., :3]

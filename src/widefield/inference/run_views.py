@@ -11,12 +11,7 @@ from widefield.views import Augmentation
 
 
 def run_views(run: str | Path, *, kept: int = 0) -> Augmentation:
-    """Return the views of a run with their trained parameters, on the CPU.
-
-    Args:
-        run: the run folder.
-        kept: number of planted bits in its data, `Dataset.bits`.
-    """
+    """Return the views of a run with their trained parameters, on the CPU."""
     views, folder = untrained_views(run, kept=kept), RunFolder(path=Path(run))
     state = load_checkpoint(folder.last_checkpoint, torch.device("cpu"))["views"]
     views.load_state_dict(state)

@@ -45,7 +45,9 @@ def padding_mask(convolution: Conv, size: tuple[int, ...]) -> Tensor:
         return torch.zeros(convolution.kernel_size, dtype=torch.bool)
     seen = torch.ones((), dtype=torch.bool)
     for axis, length in enumerate(size):
-        left, right = _padding(convolution, axis)
+        # Both sides of the last axis come first; padding by name is resolved there.
+        first = 2 * (len(size) - 1 - axis)
+        left, right = convolution._reversed_padding_repeated_twice[first : first + 2]
         step, dilation = convolution.stride[axis], convolution.dilation[axis]
         offsets = torch.arange(convolution.kernel_size[axis]) * dilation
         # Where the kernel is larger than the padded map, the layer itself raises an error.
@@ -54,10 +56,3 @@ def padding_mask(convolution: Conv, size: tuple[int, ...]) -> Tensor:
         at = offsets[:, None] + positions
         seen = seen[..., None] & ((at >= 0) & (at < length)).any(1)
     return ~seen
-
-
-def _padding(convolution: Conv, axis: int) -> tuple[int, int]:
-    """Return the padding before and after, also for padding by name."""
-    both = convolution._reversed_padding_repeated_twice  # of the last axis first
-    start = 2 * (len(convolution.kernel_size) - 1 - axis)
-    return both[start], both[start + 1]

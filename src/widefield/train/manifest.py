@@ -96,10 +96,7 @@ class Manifest:
             return hashlib.file_digest(file, "blake2b").hexdigest()
 
     def in_order(self, dataset: Dataset) -> Dataset:
-        """Return the same examples, those of the manifest first and in its order.
-
-        Data without some of them are returned unchanged.
-        """
+        """Return the same examples, those of the manifest first and in its order."""
         known = self.paths()
         row = {path: i for i, path in enumerate(dataset.paths)}
         is_reordered = dataset.paths[: len(known)] != known

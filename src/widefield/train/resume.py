@@ -59,10 +59,7 @@ def _shared(folder: RunFolder) -> dict[str, Any]:
 
 
 def restore(run: PretrainRun, source: str | None) -> None:
-    """Restore the last checkpoint of a run, and add the examples that are new.
-
-    `source` is the data spec of the examples, None for arrays.
-    """
+    """Restore the last checkpoint of a run, and add the examples that are new."""
     folder, ranks, recipe = run.folder, run.ranks, run.recipe
     saved = load_sharded(folder.last_checkpoint, ranks.shard)
     folder.check_unchanged(recipe, saved.get("run"))
@@ -157,10 +154,7 @@ def _save_missing_encoder(run: PretrainRun, growth: Growth) -> None:
 
 
 def _add_examples(run: PretrainRun, new: int) -> None:
-    """Add new examples to the run and save a checkpoint with them.
-
-    The current epoch starts again, with all examples.
-    """
+    """Add new examples to the run and save a checkpoint with them."""
     folder, state = run.folder, run.state
     suffix = ", which starts again" if state.epoch_step else ""
     state.epoch_step, state.sums = 0, {}

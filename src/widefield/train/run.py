@@ -44,11 +44,6 @@ MAX_SAVE_SHARE = 0.05
 """Largest share of the time for checkpoints within an epoch."""
 
 
-def checkpoint_interval(minutes: float, save_seconds: float) -> float:
-    """Return the seconds between two checkpoints, if saving one takes `save_seconds`."""
-    return max(60 * minutes, save_seconds / MAX_SAVE_SHARE)
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Pretrained(TabularResult):
     """Result of a pretraining run; a path-like object of its folder."""
@@ -79,10 +74,7 @@ class Pretrained(TabularResult):
         return str(self.run)
 
     def tables(self) -> list[ResultTable]:
-        """Return at most six lines.
-
-        The first is the answer and the last the next command; the page of the run has more.
-        """
+        """Return at most six lines."""
         found, health = self.comparison, self.health.line()
         answer = health if found is None else found.answer()
         details = [] if found is None else [health, *found.lines()[1:2]]
@@ -136,10 +128,7 @@ class Prepared:
 
 
 class PretrainRun:
-    """Training of one call of `pretrain`, with its logs, checkpoints and encoders.
-
-    The caller creates the folder, writes the settings of the run, and writes its page.
-    """
+    """Training of one call of `pretrain`, with its logs, checkpoints and encoders."""
 
     def __init__(
         self,
@@ -279,7 +268,7 @@ class PretrainRun:
         """
         if self.state.epoch_step == self.loader.steps_per_epoch:
             return
-        wait = checkpoint_interval(self.recipe.checkpoint_minutes, self._save_seconds)
+        wait = max(60 * self.recipe.checkpoint_minutes, self._save_seconds / MAX_SAVE_SHARE)
         is_due = time.monotonic() - self._saved_at >= wait
         # Signal and due checkpoint go in one number, because each message between processes is a
         # wait at every step. A rank that got a signal has the largest number, and its save counts.

@@ -147,10 +147,7 @@ class RunFolder:
             pending.file.rename(self.manifest.file)
 
     def update_settings(self, recipe: Recipe, *, data: str | None, dataset: Dataset) -> None:
-        """Write the settings that a resume changed into `run.yaml`.
-
-        `data` is the data spec of the examples, None for arrays.
-        """
+        """Write the settings that a resume changed into `run.yaml`."""
         before, now = self.settings(), recipe.to_dict()
         changed = {name: now[name] for name in RESUME_SETTINGS}
         after = before | {

@@ -228,7 +228,8 @@ def timm_config(encoder: Encoder) -> dict[str, Any]:
     """Return the content of `config.json`, as timm reads it."""
     config = encoder.config
     if needs_entry(config):
-        name, arguments, known = TIMM_NAME, entry_arguments(config), dict[str, Any]()
+        name, known = TIMM_NAME, dict[str, Any]()
+        arguments = {"encoder": json.loads(json.dumps(asdict(config))), "num_classes": 0}
     else:
         assert config.timm is not None
         name = config.timm["model_name"]
@@ -324,8 +325,3 @@ def needs_entry(config: EncoderConfig) -> bool:
     own = is_own(config.name)
     missing = not own and any(key in AFTER_BUILD for key in split_arguments(config.name)[1])
     return config.timm is None or config.conv1 is not None or missing
-
-
-def entry_arguments(config: EncoderConfig) -> dict[str, Any]:
-    """Return the `model_args` of the model."""
-    return {"encoder": json.loads(json.dumps(asdict(config))), "num_classes": 0}
