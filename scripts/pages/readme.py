@@ -35,6 +35,7 @@ SHORT = {
     ("equal-time", "SimCLR"): ("pooled", "wide"),
     ("equal-time", "S-DIET"): ("pooled", "wide"),
     ("dictionary", "dictionary"): ("",),
+    ("dictionary", "untrained"): ("pooled", "wide"),
     ("dictionary", "view-contrast"): ("pooled", "wide"),
 }
 """Study and method -> features: the rows of the README."""
@@ -43,7 +44,8 @@ SHORT_NAMES = {
     "SimCLR": "ResNet, SimCLR",
     "S-DIET": "ResNet, S-DIET",
     "dictionary": "dictionary of patches, k-means",
-    "view-contrast": "**widefield, default**",
+    "untrained": "default encoder, untrained",
+    "view-contrast": "**default encoder, default objective**",
 }
 SHORT_COLUMNS = ("class", "class (+digits)", "digit (+digits)")
 
