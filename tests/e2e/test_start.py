@@ -319,6 +319,7 @@ def test_the_command_says_what_is_kept_and_what_came_out(
     said = " ".join(err.split())
     assert "init: resnet-tiny, mean" in said
     assert "weights: 100 % trained, the rest initial (--init-average)" in out
+    assert "the initial encoder is run/init: classify by both shows which" in " ".join(out.split())
     verdict = json.loads(Path("run/comparison.json").read_text())["verdict"]
     assert f"{TEMPLATES[verdict].format('the initial encoder')}: " in out
     shown = command.json("pretrain", "data.npz", "--out", "run2", *words)

@@ -102,7 +102,11 @@ class Pretrained(TabularResult):
             )
         if self.trained_share is None:
             return None
-        return f"{share_text(self.trained_share)} ({option('init_average')})"
+        initial = RunFolder(path=self.run).init_folder
+        return (
+            f"{share_text(self.trained_share)} ({option('init_average')}); the initial encoder is "
+            f"{initial}: classify by both shows which is better for your labels"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
