@@ -26,10 +26,9 @@ from studies.trained import (
 )
 from widefield.data import Dataset
 from widefield.encoders import Encoder, averaged, load_encoder, save_encoder
-from widefield.probes.explained import explained
+from widefield.probes.explained import explained, trained_share
 from widefield.probes.features import Pixels
 from widefield.probes.few_labels import fit_few_labels
-from widefield.probes.weight_share import trained_share
 from widefield.train import checkpoint
 
 SHOWN = 24_000

@@ -103,21 +103,6 @@ def test_the_verdict_says_when_nothing_was_learned() -> None:
     assert text == f"No task is predicted significantly better than by the best of {FLOOR_NAMES}."
 
 
-def test_the_tour_of_windows_draws_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = {"epochs": 1, "max_examples": 160, "batch_size": 32}
-    shrink(monkeypatch, "MOTION_PRESET", small)
-    done = demo(out=tmp_path / "tour", windows=True, quiet=True)
-    assert done.to_json()["tasks"].keys() == {"class", "place"}
-    page = done.report.read_text()
-    assert summarize(done.table) in page
-    assert "On the left the original window" in page
-    assert "encoder conv1d" in page
-    assert "my-windows.npz" in page
-    assert "<audio" not in page
-    with pytest.raises(ValueError, match="two demos: choose one"):
-        demo(out=tmp_path / "other", windows=True, audio=True, quiet=True)
-
-
 def test_the_verdict_says_where_labels_do_not_help_either() -> None:
     low, high = row((0.2, 0.3), ceiling=0.39), row((0.5, 0.6), ceiling=0.39)
     said = " A supervised network does not predict class better either."

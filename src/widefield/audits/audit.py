@@ -105,9 +105,6 @@ def audit(
         seed: seed of plants, probes, ceilings and bootstraps.
         quiet: log nothing on stderr.
 
-    Raises:
-        ValueError: invalid input; the message names the remedy.
-
     Example (of minutes, in docs/tutorials/audit.ipynb)::
 
         found = audit("run", "photos", plant=["digits"])
@@ -156,6 +153,10 @@ def _audited(subject: Subject) -> Audit:
     plants = {name: found for name, (found, _) in planted.items()}
     tasks |= {name: found.verdict for name, found in plants.items()}
     copies = copies_note(data, partial(probe_tasks, extractor.features)) if data.tasks else []
+    compared, similarity, comparisons = _compared(subject, h)
+    # Each note once: the readouts may have added some.
+    fitted = [note for each in subject.extractors for note in each.notes]
+    limits = _limits(extractor, data, h)
     return Audit(
         encoder=extractor.name,
         settings={} if extractor.run is None else extractor.run.recipe().flat(),
@@ -167,12 +168,12 @@ def _audited(subject: Subject) -> Audit:
         plants=plants,
         explanations=_explanations(extractor, references, tasks, seed=options.seed),
         wide_probe=subject.wide_probe,
-        compared=_compared(subject),
-        similarity=_similarity(subject, h),
-        comparisons=_without_labels(subject),
+        compared=compared,
+        similarity=similarity,
+        comparisons=comparisons,
         checkpoints=_over_training(subject, references),
         features=describe(h, view_features(extractor, data.test, seed=options.seed)),
-        notes=_all_notes(subject, copies, h),
+        notes=tuple(dict.fromkeys((*copies, *subject.notes, *fitted, *limits))),
         seed=options.seed,
         widefield=__version__,
         machine=machine(choose_device("auto")),
@@ -219,31 +220,26 @@ def _over_training(
     return found
 
 
-def _compared(subject: Subject) -> dict[str, dict[str, TaskAudit]]:
-    """Audit the other encoder; its architecture, and so its floors, may be another."""
-    other = subject.other
+def _compared(
+    subject: Subject, h: Tensor
+) -> tuple[dict[str, dict[str, TaskAudit]], dict[str, float], dict[str, Comparison]]:
+    """Return by its name the verdicts on the other encoder, the linear CKA, and a comparison.
+
+    The architecture, and so the floors, may be another. CKA is left out where it is not defined,
+    and the comparison without labels for few images, windows and sounds.
+    """
+    other, data = subject.other, subject.data
     if other is None:
-        return {}
-    ((_, tasks),) = audit_grades(other, [subject.data], subject.options)
+        return {}, {}, {}
+    ((_, tasks),) = audit_grades(other, [data], subject.options)
     for name in subject.plant:
-        tasks[name] = audit_plant(other, subject.data, name, subject.options)[0].verdict
-    return {other.name: tasks}
-
-
-def _similarity(subject: Subject, h: Tensor) -> dict[str, float]:
-    other = subject.other
-    if other is None:
-        return {}
-    cka = cka_if_defined(h, other.features(subject.data.test.inputs).to(h))
-    return {} if cka is None else {other.name: cka}
-
-
-def _without_labels(subject: Subject) -> dict[str, Comparison]:
-    other, data = subject.other, subject.data.test
+        tasks[name] = audit_plant(other, data, name, subject.options)[0].verdict
+    cka = cka_if_defined(h, other.features(data.test.inputs).to(h))
+    similarity = {} if cka is None else {other.name: cka}
     min_count, max_count = IMAGE_COUNTS["other"]
-    if other is None or data.kind != "images" or len(data) < min_count:
-        return {}
-    part = data.subset(data.spread_rows(max_count)).first_read()
+    if data.test.kind != "images" or len(data.test) < min_count:
+        return {other.name: tasks}, similarity, {}
+    part = data.test.subset(data.test.spread_rows(max_count)).first_read()
     found = compare(
         other.features,
         subject.extractor.features,
@@ -252,7 +248,7 @@ def _without_labels(subject: Subject) -> dict[str, Comparison]:
         baseline="other",
         seed=subject.options.seed,
     )
-    return {other.name: found}
+    return {other.name: tasks}, similarity, {other.name: found}
 
 
 def _wide_probe(
@@ -268,13 +264,6 @@ def _wide_probe(
         return None
     words = ["widefield", "probe", str(encoder), source, *fitting, "--features", "wide"]
     return shlex.join(words)
-
-
-def _all_notes(subject: Subject, copies: Sequence[str], h: Tensor) -> tuple[str, ...]:
-    """Return every note once; the readouts may have added some."""
-    fitted = [note for extractor in subject.extractors for note in extractor.notes]
-    limits = _limits(subject.extractor, subject.data, h)
-    return tuple(dict.fromkeys((*copies, *subject.notes, *fitted, *limits)))
 
 
 def _limits(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> list[str]:

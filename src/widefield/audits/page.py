@@ -24,7 +24,6 @@ from widefield.report import (
     Gallery,
     HeatMap,
     Lines,
-    Recording,
     ScatterPlot,
     TaskVerdict,
 )
@@ -104,11 +103,8 @@ _PHRASES: Mapping[ShareVerdict, str] = {
 
 
 def _title(result: Audit) -> str:
-    phrases = []
-    for word, phrase in _PHRASES.items():
-        names = [name for name, task in result.tasks.items() if task.verdict == word]
-        if names:
-            phrases.append(phrase.format(" and ".join(names)))
+    groups = _by_verdict(result.tasks)
+    phrases = [_PHRASES[word].format(" and ".join(names)) for word, names in groups.items()]
     return f"{result.encoder} {', '.join(phrases)}"
 
 
@@ -121,12 +117,16 @@ def summary(result: Audit) -> str:
     return " ".join(f"{name}, {_grouped(row)}." for name, row in rows.items())
 
 
-def _grouped(tasks: Mapping[str, TaskAudit]) -> str:
+def _by_verdict(tasks: Mapping[str, TaskAudit]) -> dict[ShareVerdict, list[str]]:
     groups = {
         word: [name for name, task in tasks.items() if task.verdict == word]
         for word in SHARE_VERDICTS
     }
-    return "; ".join(f"{word}: {', '.join(names)}" for word, names in groups.items() if names)
+    return {word: names for word, names in groups.items() if names}
+
+
+def _grouped(tasks: Mapping[str, TaskAudit]) -> str:
+    return "; ".join(f"{word}: {', '.join(names)}" for word, names in _by_verdict(tasks).items())
 
 
 def _rows(result: Audit) -> list[TaskVerdict]:
@@ -136,7 +136,7 @@ def _rows(result: Audit) -> list[TaskVerdict]:
             task=tasks[name].title,
             encoder=encoder,
             word=tasks[name].describe(),
-            learned=_interval(tasks[name]),
+            learned=tasks[name].learned_interval,
             no_bar=_no_bar(tasks[name]),
             numbers=_numbers(tasks[name]),
         )
@@ -278,13 +278,7 @@ def _neighbors(result: Audit) -> Figure:
             title="Which sounds have similar features?",
             caption="The first sound of each row and its nearest neighbors by the features, with "
             "log-mel spectrograms. What they share is what the encoder represents.",
-            rows=[
-                [
-                    sound_of(Recording(name=name, wav=data))
-                    for name, data in zip(row.names, row.wavs, strict=True)
-                ]
-                for row in result.pictures.sounds
-            ],
+            rows=[list(map(sound_of, row.names, row.wavs)) for row in result.pictures.sounds],
         )
     return Gallery(
         title=f"Which {result.kind} have similar features?",
@@ -320,12 +314,6 @@ def _map(result: Audit) -> list[Figure]:
 
 def _one(result: Audit) -> str:
     return result.kind.removesuffix("s")
-
-
-def _interval(task: TaskAudit) -> tuple[float, float, float] | None:
-    if task.learned is None or task.learned_low is None or task.learned_high is None:
-        return None
-    return task.learned, task.learned_low, task.learned_high
 
 
 def _no_bar(task: TaskAudit) -> str:

@@ -87,12 +87,13 @@ def draw_pictures(
     extractor: FeatureExtractor, dataset: Dataset, h: Tensor, *, seed: int
 ) -> Pictures:
     """Return the pictures of features h [n, D] of a data set."""
+    images, sounds = _neighbors(dataset, h)
     return Pictures(
         firing=mean_activation_rates(extractor.build(dataset.images[:1]), dataset),
         spectrum=normalized_spectrum(h),
-        neighbors=_neighbor_images(dataset, h),
+        neighbors=images,
         map=_image_map(dataset, h, seed=seed),
-        sounds=_neighbor_sounds(dataset, h),
+        sounds=sounds,
     )
 
 
@@ -105,36 +106,25 @@ def normalized_spectrum(h: Tensor) -> tuple[float, ...]:
     return tuple(float(f"{value:.6g}") for value in (sigma / sigma[:1]).tolist()) or (1.0,)
 
 
-def _neighbor_images(dataset: Dataset, h: Tensor) -> tuple[ImageRow, ...]:
-    """Return images spread over `dataset`, each with its nearest neighbors by h [n, D].
+def _neighbors(dataset: Dataset, h: Tensor) -> tuple[tuple[ImageRow, ...], tuple[SoundRow, ...]]:
+    """Return examples spread over `dataset`, each with its nearest neighbors by h [n, D].
 
-    Empty for sounds, for which there is `_neighbor_sounds`.
+    The first are images or windows, the second sounds.
     """
-    if dataset.kind == "sounds":
-        return ()
-    rows = dataset.spread_rows(ROWS)
-    nearest = nearest_neighbors(h, min(_NEIGHBORS, len(h) - 1)).cpu().numpy()
-    return tuple(
+    is_sound = dataset.kind == "sounds"
+    count, k = (SOUND_ROWS, SOUND_NEIGHBORS) if is_sound else (ROWS, _NEIGHBORS)
+    nearest = nearest_neighbors(h, min(k, len(h) - 1)).cpu().numpy()
+    rows = [[row, *nearest[row]] for row in dataset.spread_rows(count).tolist()]
+    if is_sound:
+        found = [zip(*recorded(dataset, row), strict=True) for row in rows]
+        return (), tuple(SoundRow(names=names, wavs=wavs) for names, wavs in found)
+    images = (
         ImageRow(
-            name=dataset.paths[row],
-            pictures=tuple(map(png, render_examples(dataset, [row, *nearest[row]]))),
+            name=dataset.paths[row[0]], pictures=tuple(map(png, render_examples(dataset, row)))
         )
         for row in rows
     )
-
-
-def _neighbor_sounds(dataset: Dataset, h: Tensor) -> tuple[SoundRow, ...]:
-    """Return sounds spread over `dataset`, each with its nearest neighbors by h [n, D].
-
-    Empty for images and windows.
-    """
-    if dataset.kind != "sounds":
-        return ()
-    nearest = nearest_neighbors(h, min(SOUND_NEIGHBORS, len(h) - 1)).cpu().numpy()
-    rows = (recorded(dataset, [row, *nearest[row]]) for row in dataset.spread_rows(SOUND_ROWS))
-    return tuple(
-        SoundRow(names=tuple(r.name for r in row), wavs=tuple(r.wav for r in row)) for row in rows
-    )
+    return tuple(images), ()
 
 
 def mean_activation_rates(encoder: nn.Module, dataset: Dataset) -> dict[str, float]:

@@ -7,8 +7,6 @@ images with the same plant become neighbors: the plant then hides the content of
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from widefield.audits.bounds import AuditOptions
 from widefield.audits.tasks import Reference, audit_grades
 from widefield.audits.verdict import TaskAudit
@@ -16,6 +14,7 @@ from widefield.data.planted import PLANTS, AudioFeature, ImageFeature
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.splits import TrainTest
 from widefield.metrics import neighbor_agreement
+from widefield.probes.checks import has_two_of_each
 
 GRADES: dict[str, tuple[ImageFeature | AudioFeature, ...]] = {
     plant.name: plant.levels()
@@ -60,14 +59,10 @@ class PlantAudit:
 
 
 def has_enough_examples(data: TrainTest, name: str, *, seed: int) -> bool:
-    """Return whether a probe can be fitted to the plant `name`, whose classes are random.
-
-    It needs two classes or more, and two examples of each.
-    """
+    """Return whether a probe can be fitted to the plant `name`, whose classes are random."""
     y = data.planted_labels(GRADES[name][MIDDLE], seed=seed)
     # The class depends on the position in the data, so the first are those of the subset.
-    _, counts = np.unique(y[:_MAX_TRAIN], return_counts=True)
-    return len(counts) > 1 and bool(counts.min() > 1)
+    return has_two_of_each(y[:_MAX_TRAIN])
 
 
 def audit_plant(

@@ -168,10 +168,10 @@ def _row(task: TaskAudit) -> list[str]:
 
 
 def _learned(task: TaskAudit) -> str:
-    if task.learned is None or task.learned_low is None or task.learned_high is None:
+    if task.learned_interval is None:
         return "none"
-    low, high = 100 * task.learned_low, 100 * task.learned_high
-    return f"{100 * task.learned:.0f} [{low:.0f}, {high:.0f}]"
+    learned, low, high = (100 * x for x in task.learned_interval)
+    return f"{learned:.0f} [{low:.0f}, {high:.0f}]"
 
 
 def advice(result: Audit) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ about the same time.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,8 +62,14 @@ def stage_outcomes(encoder: nn.Module, data: TrainTest, *, seed: int) -> StageOu
             return {}
         stages = tuple(stage for stage in stages if stage.name != INPUT)
         cells = _fit_cells(encoder, stages, train.images, device)
-        halves = [_features(encoder, stages, cells, x.images, device) for x in (train, data.test)]
-    train_maps, test_maps = halves
+
+        def features(maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: cell.features(maps) for name, cell in cells.items()}
+
+        train_maps, test_maps = (
+            _concatenated(encoder, stages, half.images, device, features)
+            for half in (train, data.test)
+        )
     return {
         # Cloned, because tensors of inference mode cannot be changed outside of it.
         name: score(
@@ -118,26 +124,15 @@ def _fit_cell(source: Source, x: Tensor) -> _Cell:
 
 
 def _concatenated(
-    encoder: nn.Module, stages: tuple[EncoderStage, ...], images: np.ndarray, device: torch.device
-) -> dict[str, Tensor]:
-    parts: dict[str, list[Tensor]] = defaultdict(list)
-    for x in batches(images, _BATCH, device):
-        for name, found in forward_with_maps(encoder, x, stages)[1].items():
-            parts[name].append(found.float())
-    return {name: torch.cat(part) for name, part in parts.items()}
-
-
-def _features(
     encoder: nn.Module,
     stages: tuple[EncoderStage, ...],
-    cells: Mapping[str, _Cell],
     images: np.ndarray,
     device: torch.device,
+    features: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] = dict,
 ) -> dict[str, Tensor]:
-    """Return the features [n, D] of every cell, by one pass over the images."""
+    """Return the maps of some images by stage, [n, K, h, w], or what `features` makes of them."""
     parts: dict[str, list[Tensor]] = defaultdict(list)
     for x in batches(images, _BATCH, device):
-        _, maps = forward_with_maps(encoder, x, stages)
-        for name, cell in cells.items():
-            parts[name].append(cell.features(maps))
+        for name, found in features(forward_with_maps(encoder, x, stages)[1]).items():
+            parts[name].append(found.float())
     return {name: torch.cat(part) for name, part in parts.items()}

@@ -98,6 +98,13 @@ class TaskAudit:
         """Return `learned`, or NaN if floor and ceiling are not separable."""
         return float("nan") if self.learned is None else self.learned
 
+    @property
+    def learned_interval(self) -> tuple[float, float, float] | None:
+        """Return `learned` and the ends of its interval; None if there is none."""
+        if self.learned is None or self.learned_low is None or self.learned_high is None:
+            return None
+        return self.learned, self.learned_low, self.learned_high
+
     def difference_from(self, other: "TaskAudit") -> PairedDifference:
         """Return the paired difference of accuracy from another encoder, on the same examples."""
         return self.outcome().minus(other.outcome())
@@ -193,7 +200,9 @@ def audit_task(
         stages={name: _stage_scores(*pair) for name, pair in (stages or {}).items()},
         best_stage=_best(stages, 0) if stages else None,
         measure=encoder.measure,
-        groups=None if encoder.groups is None else _numbered(encoder.groups),
+        groups=None
+        if encoder.groups is None
+        else packed(np.unique(encoder.groups, return_inverse=True)[1]),
         wide=None if wide is None else wide.value,
     )
 
@@ -264,12 +273,8 @@ def _stage_scores(encoder: Outcome, untrained: Outcome) -> dict[str, float]:
     }
 
 
-def _numbered(groups: NDArray[np.int64]) -> str:
-    number = np.unique(groups, return_inverse=True)[1]
-    return base64.b64encode(number.astype("<i4").tobytes()).decode()
-
-
 def packed(values: NDArray[Any]) -> str:
-    """Return booleans [n] as bits, or numbers as float32, in base 64."""
-    array = np.packbits(values) if values.dtype == np.bool_ else values.astype("<f4")
+    """Return booleans [n] as bits, integers as int32 and numbers as float32, in base 64."""
+    kind = "<i4" if values.dtype.kind == "i" else "<f4"
+    array = np.packbits(values) if values.dtype == np.bool_ else values.astype(kind)
     return base64.b64encode(array.tobytes()).decode()

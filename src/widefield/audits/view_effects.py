@@ -34,8 +34,9 @@ from widefield.inference.features import FeatureExtractor
 from widefield.inference.run_views import run_views
 from widefield.inference.splits import TrainTest
 from widefield.probes import Pixels
+from widefield.probes.checks import has_two_of_each
 from widefield.probes.features import batches, features
-from widefield.probes.outcome import Outcome
+from widefield.probes.floors import TaskOutcomes, best
 from widefield.probes.paired import PairedDifference, percent
 from widefield.probes.score import score
 from widefield.probes.verdicts import LEARNED, MIN_GAP, WEAKENED
@@ -59,9 +60,6 @@ IMAGE_VIEWS = (
 components of `expert`, or with a weaker crop."""
 # Chosen by hand: images, views and features of a batch are in memory at once.
 _BATCH = 256
-
-_Outcomes = Mapping[str, Outcome]
-"""Task -> outcome of a linear probe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,18 +175,11 @@ def explain(
 
     Without a run, they are those of `expert`. At most 2,000 training and 1,000 test examples are
     used; tasks that leave a class with one training example then are left out. Nothing is measured
-    of views that need the mask of a planted object or the gradient of a loss.
-
-    Args:
-        extractor: the encoder.
-        data: examples with the labels of `tasks`.
-        tasks: names of tasks.
-        seed: seed of the views, the probes and the bootstrap.
-        untrained: untrained modules x[B, C, H, W] -> h[B, D] beside pixels; by default the
-            untrained architecture.
+    of views that need the mask of a planted object or the gradient of a loss. Modules `untrained`
+    x[B, C, H, W] -> h[B, D], beside pixels, are the untrained architecture by default.
     """
     data = spread_subset(data)
-    data = data.only(*(task for task in tasks if _has_two_of_each(data, task)))
+    data = data.only(*(task for task in tasks if has_two_of_each(data.train.labels[task])))
     if not data.train.labels:
         return {}
     images = data.train.images[:2]
@@ -252,9 +243,9 @@ class _Probes:
         }
         self.plain = self._outcomes(self.build("none"))
 
-    def build(self, names: str) -> Augmentation:
+    def build(self, names: str, settings: ViewSettings | None = None) -> Augmentation:
         """Return the augmentation `names` for these examples."""
-        return ViewSettings.named(names).build(
+        return (settings or ViewSettings.named(names)).build(
             channels=self.data.train.images.shape[3],
             seed=self.seed,
             kind=self.data.train.kind,
@@ -263,7 +254,7 @@ class _Probes:
 
     def is_readable(self, task: str) -> bool:
         """Return whether untrained features without views predict `task`, by the interval."""
-        low, _ = _best(self.plain[:-1], task).interval
+        low, _ = best(self.plain[:-1])[task].interval
         return low >= self.majority[task] + MIN_GAP
 
     def effects(self, name: str, views: Augmentation) -> dict[str, ViewEffect]:
@@ -273,9 +264,9 @@ class _Probes:
             self._measured[name] = {task: self._effect(seen, task) for task in self.majority}
         return self._measured[name]
 
-    def _effect(self, seen: list[_Outcomes], task: str) -> ViewEffect:
+    def _effect(self, seen: list[TaskOutcomes], task: str) -> ViewEffect:
         # Those of the encoder come last.
-        before, after = (_best(outcomes[:-1], task) for outcomes in (self.plain, seen))
+        before, after = (best(outcomes[:-1])[task] for outcomes in (self.plain, seen))
         untrained = after.minus(before, seed=self.seed)
         encoder = seen[-1][task].minus(self.plain[-1][task], seed=self.seed)
         chance = self.majority[task]
@@ -286,7 +277,7 @@ class _Probes:
         )
         return ViewEffect(untrained=untrained, encoder=encoder, kept=kept, kept_high=kept_high)
 
-    def _outcomes(self, views: Augmentation) -> list[_Outcomes]:
+    def _outcomes(self, views: Augmentation) -> list[TaskOutcomes]:
         device, data = choose_device("auto"), self.data
         generator = torch.Generator(device).manual_seed(self.seed)
         with ExitStack() as stack:
@@ -324,12 +315,7 @@ def _views(extractor: FeatureExtractor, probes: _Probes) -> tuple[str, Augmentat
     if extractor.run is None:
         return "expert", probes.build("expert")
     settings = extractor.run.recipe().views
-    views = settings.build(
-        channels=probes.data.train.images.shape[3],
-        seed=probes.seed,
-        kind=probes.data.train.kind,
-        front_end=extractor.front_end,
-    )
+    views = probes.build(settings.names, settings)
     is_learned = any(True for _ in views.parameters())
     return settings.names, run_views(extractor.run.path) if is_learned else views
 
@@ -372,16 +358,6 @@ def _has_same(
     part, other = parts[name], others[name]
     both = isinstance(part, ImageAugmentation) and isinstance(other, ImageAugmentation)
     return both and vars(part) == vars(other)
-
-
-def _best(found: Sequence[_Outcomes], task: str) -> Outcome:
-    return max((outcomes[task] for outcomes in found), key=lambda outcome: outcome.value)
-
-
-def _has_two_of_each(data: TrainTest, task: str) -> bool:
-    """Return whether a probe can be fitted: two classes, and two training examples of each."""
-    _, counts = np.unique(data.train.labels[task], return_counts=True)
-    return len(counts) > 1 and bool(counts.min() > 1)
 
 
 def _change(score: PairedDifference) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from widefield.cli.output import Notes, print_json, print_result
+from widefield.cli.output import Notes, print_result
 from widefield.cli.signature import Json, like
 
 
@@ -17,9 +17,6 @@ def audit(
     plants = tuple(name for name in plant.split(",") if name)
     notes = Notes()
     result = call(**arguments, plant=plants, out=out, on_note=notes.on_note)
-    if json:
-        print_json(result.to_json())
-    else:
-        print_result(result, notes)
+    print_result(result, notes, json=json)
     if out is not None and result.report is None:
         raise ValueError(f"{out} was not written: the notes say why; --json keeps an audit")

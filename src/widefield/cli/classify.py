@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from widefield.cli.output import Notes, print_json, print_line, print_result
+from widefield.cli.output import Notes, print_result
 from widefield.cli.signature import Json, like
 
 
@@ -15,12 +15,8 @@ def classify(*, out: Path, json: Json = False, **arguments: Any) -> None:
 
     notes = Notes()
     result = call(**arguments, out=out, on_note=notes.on_note)
-    page = page_of(out) if result.kind == "classes" else None
-    if json:
-        files = {"out": str(out)} if page is None else {"out": str(out), "page": str(page)}
-        print_json({**result.to_json(), **files})
-        return
-    print_result(result, notes)
-    if page is not None:
-        print_line(f"{page}: the least certain predictions, to be corrected")
-    print_line(f"{out}: the prediction of each example")
+    files, lines = {"out": out}, [f"{out}: the prediction of each example"]
+    if result.kind == "classes":
+        files["page"] = page_of(out)
+        lines.insert(0, f"{page_of(out)}: the least certain predictions, to be corrected")
+    print_result(result, notes, *lines, json=json, **files)

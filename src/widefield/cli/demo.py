@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from widefield.cli.output import Notes, print_json, print_result
+from widefield.cli.output import Notes, print_result
 from widefield.cli.signature import Json, like
 
 
-@like("demo", without=("windows",))
+@like("demo")
 def demo(*, json: Json = False, **arguments: Any) -> None:
     """Run the demo, and print its table."""
     from widefield.core.hardware import keep_freed_memory
@@ -14,8 +14,4 @@ def demo(*, json: Json = False, **arguments: Any) -> None:
 
     keep_freed_memory()
     notes = Notes()
-    done = call(**arguments, on_note=notes.on_note)
-    if json:
-        print_json(done.to_json())
-    else:
-        print_result(done, notes)
+    print_result(call(**arguments, on_note=notes.on_note), notes, json=json)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from widefield.cli.output import Notes, print_json, print_line, print_result
+from widefield.cli.output import Notes, print_result
 from widefield.cli.signature import Json, like
 
 
@@ -14,12 +14,7 @@ def explore(*, out: Path, tables: Path | None = None, json: Json = False, **argu
 
     notes = Notes()
     found = call(**arguments, out=out, tables=tables, on_note=notes.on_note)
-    values = found.to_json()
-    if json:
-        folder = None if tables is None else str(tables)
-        print_json({**values, "out": str(out), "tables": folder})
-        return
-    print_result(found, notes)
+    lines = [f"{out}: {len(found.dataset)} {found.dataset.kind}"]
     if tables is not None:
-        print_line(f"{tables}: {', '.join(found.data_tables())}")
-    print_line(f"{out}: {values['examples']} {found.dataset.kind}")
+        lines.insert(0, f"{tables}: {', '.join(found.data_tables())}")
+    print_result(found, notes, *lines, json=json, out=out, tables=tables)

@@ -1,8 +1,9 @@
 """Output of commands: JSON, lines and tables."""
 
-import json
 import sys
 from collections.abc import Iterable, Mapping
+from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from widefield.core.names import printable
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 def print_json(values: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout."""
-    print(json.dumps(values, indent=2))
+    print(dumps(values, indent=2))
 
 
 def print_line(text: str) -> None:
@@ -40,10 +41,18 @@ class Notes:
                 print_line(f"note: {note}")
 
 
-def print_result(result: "TabularResult", notes: Notes) -> None:
-    """Print the tables of a result, and its notes."""
+def print_result(
+    result: "TabularResult", notes: Notes, *lines: str, json: bool, **files: Path | None
+) -> None:
+    """Print a result as one JSON object, with its files, or its tables, notes and more lines."""
+    if json:
+        names = {name: None if file is None else str(file) for name, file in files.items()}
+        print_json({**result.to_json(), **names})
+        return
     print_tables(*result.tables())
     notes.print_others(result.notes)
+    for line in lines:
+        print_line(line)
 
 
 def print_tables(*tables: "ResultTable") -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from widefield.cli.output import Notes, print_json, print_result
+from widefield.cli.output import Notes, print_result
 from widefield.cli.recipe_options import Config, check_settings, settings_of, with_options
 from widefield.cli.signature import Json, like
 from widefield.core.published import PUBLISHED_DEVICES
@@ -37,7 +37,4 @@ def plan(
         on_note=notes.on_note,
         **arguments,
     )
-    if json:
-        print_json(run_plan.to_json())
-        return
-    print_result(run_plan, notes)
+    print_result(run_plan, notes, json=json)

@@ -69,4 +69,4 @@ def pretrain(
             }
         )
         return
-    print_result(done, notes)
+    print_result(done, notes, json=False)

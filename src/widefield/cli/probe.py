@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from widefield.cli.output import Notes, print_json, print_result
+from widefield.cli.output import Notes, print_result
 from widefield.cli.signature import Json, like
 
 
@@ -12,8 +12,4 @@ def probe(*, json: Json = False, **arguments: Any) -> None:
     from widefield.workflows.probe import probe as call
 
     notes = Notes()
-    report = call(**arguments, on_note=notes.on_note)
-    if json:
-        print_json(report.to_json())
-    else:
-        print_result(report, notes)
+    print_result(call(**arguments, on_note=notes.on_note), notes, json=json)

@@ -24,16 +24,8 @@ Config = Annotated[
 ]
 """Type of the option `--config`."""
 SHOWN_FIRST = (
-    "encoder",
-    "epochs",
-    "batch_size",
-    "lr",
-    "device",
-    "seed",
-    "method",
-    "views",
-    "init",
-    "teacher",
+    *("encoder", "epochs", "batch_size", "lr", "device", "seed"),
+    *("method", "views", "init", "teacher"),
 )
 """Settings at the top of their groups in help."""
 PYTHON_ONLY = frozenset(
@@ -66,12 +58,7 @@ def check_cli_options(words: list[str]) -> None:
 
 
 def check_settings(values: Mapping[str, Any], *, devices: Collection[str] = ()) -> None:
-    """Check the given settings of a run as far as that needs no torch.
-
-    Args:
-        values: the settings.
-        devices: other devices that the command takes.
-    """
+    """Check settings of a run as far as that needs no torch; `devices` are further ones."""
     hints = _kinds()
     for name, value in values.items():
         if value is None or value == "auto":

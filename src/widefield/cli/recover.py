@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from widefield.cli.output import Notes, print_json, print_line, print_result
+from widefield.cli.output import Notes, print_result
 from widefield.cli.signature import Json, like
 
 
@@ -14,12 +14,9 @@ def recover(*, feature: str | None = None, out: Path, json: Json = False, **argu
 
     notes = Notes()
     result = call(**arguments, feature=feature, out=out, on_note=notes.on_note)
-    if json:
-        print_json({**result.to_json(), "out": str(out)})
-        return
     trained_on, scored_on = result.examples
-    print_result(result, notes)
-    print_line(
+    line = (
         f"{out}: encoder and wide readout after {result.epochs} epochs on {trained_on} examples, "
         f"{result.seconds:.0f} s; scored on {scored_on} others"
     )
+    print_result(result, notes, line, json=json, out=out)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from widefield.cli.output import Notes, print_json, print_line, print_result
+from widefield.cli.output import Notes, print_result
 from widefield.cli.signature import Json, like
 
 
@@ -15,8 +15,5 @@ def search(*, out: Path, json: Json = False, **arguments: Any) -> None:
 
     notes = Notes()
     found = call(**arguments, out=out, on_note=notes.on_note)
-    if json:
-        print_json({**found.to_json(), "out": str(out), "table": str(table_of(out))})
-        return
-    print_result(found, notes)
-    print_line(f"{out}, {table_of(out)}: {len(found.paths)} examples")
+    line = f"{out}, {table_of(out)}: {len(found.paths)} examples"
+    print_result(found, notes, line, json=json, out=out, table=table_of(out))

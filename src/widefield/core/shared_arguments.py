@@ -50,8 +50,11 @@ Args:
 """Text of each argument, unless the docstring of a call has another one."""
 
 
+_ERRORS = "Raises:\n    ValueError: invalid input; the message names the remedy.\n\n"
+
+
 def describe_arguments(call: Call) -> Call:
-    """Add the texts of shared arguments to the docstring of a call, in the order of its names."""
+    """Add shared arguments, in the order of its names, and errors to the docstring of a call."""
     doc = f"{inspect.cleandoc(call.__doc__ or '')}\n"
     texts = SHARED_ARGUMENTS | arguments_of(doc)
     lines = [
@@ -62,7 +65,8 @@ def describe_arguments(call: Call) -> Call:
 
     def completed(section: re.Match[str]) -> str:
         settings = re.findall(r"^ {4}\*\*.*\n(?: {8}.*\n)*", section[1], re.MULTILINE)
-        return "\n".join(["Args:", *lines, *(text.rstrip() for text in settings)]) + "\n\n"
+        errors = "" if "Raises:" in doc else _ERRORS
+        return "\n".join(["Args:", *lines, *(text.rstrip() for text in settings)]) + f"\n\n{errors}"
 
     call.__doc__ = _SECTION.sub(completed, doc)
     return call

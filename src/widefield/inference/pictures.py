@@ -14,7 +14,6 @@ from widefield.core.types import Kind
 from widefield.data import Dataset
 from widefield.probes.features import image_batch
 from widefield.report import (
-    Recording,
     Sound,
     decode_wav,
     encode_wav,
@@ -38,26 +37,26 @@ def render_examples(
     return list(render_views(x, dataset.kind, dataset.rate))
 
 
-def recorded(dataset: Dataset, rows: Sequence[int] | NDArray[Any]) -> list[Recording]:
-    """Return sounds of `rows` as WAV files, with path and labels as name; empty for other kinds."""
+def recorded(dataset: Dataset, rows: Sequence[int] | NDArray[Any]) -> list[tuple[str, str]]:
+    """Return (path and labels, WAV file) of the sounds `rows`; empty for other kinds."""
     rate = dataset.rate
     if dataset.kind != "sounds" or rate is None:
         return []
     clips = dataset.images[np.asarray(rows)][:, 0, : round(_MAX_SECONDS * rate), 0]
     return [
-        Recording(name=_name(dataset, int(row)), wav=encode_wav(clip, rate))
+        (_name(dataset, int(row)), encode_wav(clip, rate))
         for row, clip in zip(rows, clips, strict=True)
     ]
 
 
-def sound_of(recording: Recording) -> Sound:
-    """Return a recording with its spectrogram."""
-    samples, rate = decode_wav(recording.wav)
+def sound_of(name: str, wav: str) -> Sound:
+    """Return a sound, a WAV file in base64, with its spectrogram."""
+    samples, rate = decode_wav(wav)
     front_end = FrontEnd(rate=rate, samples=len(samples))
     x = image_batch(samples.reshape(1, 1, -1, 1), torch.device("cpu"))
     return Sound(
-        name=recording.name,
-        wav=recording.wav,
+        name=name,
+        wav=wav,
         spectrogram=LogMel(front_end)(x)[0, 0].numpy(),
         hertz=mel_frequencies(rate=rate, bands=front_end.bands),
         seconds=len(samples) / rate,

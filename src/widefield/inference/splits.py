@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from widefield.core import rng
 from widefield.core.errors import option
@@ -23,6 +21,7 @@ from widefield.data.spec import BUILT_IN, MEMORY, parse, spec_text
 from widefield.inference.features import FeatureExtractor, images_progress
 from widefield.inference.scorable import scorable, with_tasks
 from widefield.probes.folds import SplitGroups
+from widefield.probes.score import split_groups
 from widefield.train.run_dir import RunFolder
 
 # As is usual; `_test_count` keeps the same ratio, one to four.
@@ -39,8 +38,7 @@ class TrainTest:
     @property
     def groups(self) -> SplitGroups | None:
         """Groups of the training and of the test examples; None if they are not grouped."""
-        train, test = self.train.groups, self.test.groups
-        return None if train is None or test is None else (train, test)
+        return split_groups(self.train, self.test)
 
     @property
     def class_counts(self) -> dict[str, int]:
@@ -51,16 +49,6 @@ class TrainTest:
     def tasks(self) -> tuple[str, ...]:
         """Tasks of classes, then those of numbers and of several labels."""
         return (*self.train.labels, *self.train.targets)
-
-    def class_ids(
-        self, device: torch.device | None = None
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return task -> class ids int64 [n] of the training and of the test examples."""
-        train, test = (
-            {task: torch.from_numpy(y).to(device) for task, y in half.labels.items()}
-            for half in (self.train, self.test)
-        )
-        return train, test
 
     def only(self, *tasks: str) -> "TrainTest":
         """Return the same images, with the labels and targets of some tasks alone."""

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from widefield.metrics.agreement import neighbor_agreement as neighbor_agreement
-from widefield.metrics.agreement import view_agreement as view_agreement
 from widefield.metrics.cka import linear_cka as linear_cka
 from widefield.metrics.collapse import FeatureState as FeatureState
 from widefield.metrics.collapse import Health as Health
@@ -31,6 +29,8 @@ from widefield.metrics.modality import bimodality as bimodality
 from widefield.metrics.modality import bimodality_coefficient as bimodality_coefficient
 from widefield.metrics.neighbors import graph_overlap as graph_overlap
 from widefield.metrics.neighbors import nearest_neighbors as nearest_neighbors
+from widefield.metrics.neighbors import neighbor_agreement as neighbor_agreement
+from widefield.metrics.neighbors import view_agreement as view_agreement
 from widefield.metrics.spectrum import Spectrum as Spectrum
 from widefield.metrics.spectrum import alpha_req as alpha_req
 from widefield.metrics.spectrum import dead_dimensions as dead_dimensions

@@ -1,6 +1,8 @@
 """Validation of features and labels for probes."""
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -39,6 +41,12 @@ def all_finite(h: Tensor) -> bool:
     """Return whether h, which is not empty, has finite numbers alone, in float32, as in probes."""
     # NaN is both least and greatest; a mask of all numbers would take memory.
     return bool(torch.stack(h.aminmax()).float().isfinite().all())
+
+
+def has_two_of_each(y: NDArray[np.int64]) -> bool:
+    """Return whether a probe can be fitted to class ids y [n]: two classes, and two of each."""
+    _, counts = np.unique(y, return_counts=True)
+    return len(counts) > 1 and bool(counts.min() > 1)
 
 
 def check_classes(train_labels: dict[str, Tensor], classes: dict[str, int]) -> None:

@@ -74,19 +74,13 @@ def compare(
     plants: Sequence[str] = tuple(_OVERLAYS),
     seed: int = 0,
 ) -> Comparison:
-    """Compare the features of encoder b with those of the baseline a on the same images.
+    """Compare the features of encoder b with those of the baseline a on images [n, H, W, C].
 
-    Args:
-        a: images [n, H, W, C] -> h [n, D].
-        b: the other encoder, likewise.
-        images: uint8 [n, H, W, C].
-        labels: task -> class ids [n]; tasks without two classes of six examples are left out.
-        others: further encoders and readouts in place of a and of b. Against the untrained encoder
-            the linear probe of the best counts, task by task; everything else is of a and b.
-        groups: group of each image [n]; folds keep them whole, and intervals are clustered.
-        baseline: what `a` is; scores and rule depend on it.
-        plants: names of planted features, for the comparison with the initial encoder.
-        seed: seeds augmentation, plants, folds and intervals.
+    Encoders are functions of images that return h [n, D]. Tasks of `labels` without two classes of
+    six examples are left out. `others` are further encoders and readouts in place of a and of b:
+    against the untrained encoder the linear probe of the best counts, task by task; everything else
+    is of a and b. Folds keep `groups` [n] whole, and intervals are clustered by them. Scores and
+    rule depend on the baseline; `plants` are planted for the initial encoder.
     """
     pair, kind = (a, b), kind_of(images)
     h = a(images), b(images)
@@ -202,17 +196,9 @@ def compare_with_baseline(
     """Compare an encoder with its initial weights, or else with itself untrained.
 
     The untrained encoders of the linear probe have each usual initialization, and the first one
-    also the statistics of the images in its BatchNorm layers.
-
-    Args:
-        encoder: x[B, C, H, W] in [0, 1] -> h[B, D].
-        dataset: images, such as the training data, as many as in `IMAGE_COUNTS`. The result is None
-            for fewer, and for windows. Sounds are compared with the untrained encoder alone, and
-            only by labels; the result is None without these.
-        initial: encoder with the initial weights.
-        seed: seeds untrained weights, augmentation, plants, folds and intervals.
-        device: where the encoders run.
-        use_labels: whether to use labels, if the encoder was trained without them.
+    also the statistics of the images in its BatchNorm layers. The result is None for fewer images
+    than in `IMAGE_COUNTS`, and for windows. Sounds are compared with the untrained encoder alone,
+    and only by labels. Those count if the encoder was trained without them, `use_labels`.
     """
     baseline: Baseline = "untrained" if initial is None else "initial"
     min_count, max_count = IMAGE_COUNTS[baseline]

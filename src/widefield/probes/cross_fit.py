@@ -31,16 +31,10 @@ Hits = NDArray[np.bool_]
 def cross_fit(
     h: Tensor, labels: Mapping[str, ClassIds], *, groups: GroupIds | None = None, seed: int
 ) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
-    """Return the outcomes of a linear probe and of a kNN vote, each task -> outcome.
+    """Return the outcomes of a linear probe and of a kNN vote on h [n, D], each task -> outcome.
 
     Classes of fewer than 6 examples or 3 groups are left out, and tasks with fewer than two classes
     left.
-
-    Args:
-        h: features, [n, D].
-        labels: task -> class ids, [n].
-        groups: group of each example, [n].
-        seed: seeds folds and probes.
     """
     linear, votes = {}, {}
     for task, y in labels.items():

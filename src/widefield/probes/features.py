@@ -71,8 +71,10 @@ def extract(
         )
     if len(plain) == 0:
         raise ValueError("there are no images: give at least one")
-    if plain.dtype == np.float32 and plain.shape[1] > 1 and not _in_unit_range(plain):
-        raise ValueError("float32 images must be in [0, 1]: divide them by their largest value")
+    if plain.dtype == np.float32 and plain.shape[1] > 1:
+        first = np.asarray(plain[:16])  # to read all would take as long as to encode them
+        if not (first.min() >= 0 and first.max() <= 1):  # NaN is in no range
+            raise ValueError("float32 images must be in [0, 1]: divide them by their largest value")
     if isinstance(device, str):
         device = choose_device(device)
     device = device or device_of(encoder)
@@ -93,12 +95,6 @@ def extract(
             if progress is not None:
                 progress(start, len(plain))
     return rows
-
-
-def _in_unit_range(images: NDArray[np.float32]) -> bool:
-    """Return whether the first images [n, H, W, C] are in [0, 1]."""
-    first = np.asarray(images[:16])
-    return bool(first.min() >= 0 and first.max() <= 1)
 
 
 def _weighted_mean(h: Tensor, weights: NDArray[np.float32]) -> Tensor:

@@ -52,15 +52,9 @@ def fit_few_labels(
     groups: Ints | None = None,
     seed: int = 0,
 ) -> Predictions:
-    """Fit probes on the labeled rows of h [n, D], and predict all rows.
+    """Fit probes on the rows `labeled` [m] of h [n, D], and predict all rows.
 
-    Args:
-        h: features of all examples.
-        labeled: rows that have a label, [m].
-        y: their class ids, 0..K-1; every class occurs.
-        classes: K, at least 2.
-        groups: groups of the labeled examples, [m], which no fold divides.
-        seed: seed of the folds.
+    Class ids y [m] are 0..K-1, each of which occurs. No fold divides one of their `groups` [m].
     """
     assert np.array_equal(np.unique(y), np.arange(classes)), "every class has a label"
     if not np.isfinite(h).all():

@@ -41,15 +41,10 @@ def floors(
     dictionary: E,
     constant: TaskOutcomes,
 ) -> dict[str, dict[str, Outcome]]:
-    """Return task -> floor -> outcome.
+    """Return task -> floor -> outcome, with `score` of pixels, untrained encoders and a dictionary.
 
-    Args:
-        score: encoder -> task -> outcome.
-        pixels: raw pixels in place of an encoder.
-        untrained: the untrained encoders, such as those of `untrained_floor`; the best counts, task
-            by task.
-        dictionary: features of a dictionary of patches, such as `DictionaryFeatures`.
-        constant: outcomes of constant predictions.
+    The best of the untrained encoders counts, task by task. `constant` are the outcomes of constant
+    predictions.
     """
     of_pixels, of_untrained, of_dictionary = (
         score(pixels),

@@ -56,14 +56,8 @@ def stratified_folds(
 def group_folds(y: GroupIds, groups: GroupIds, folds: int, *, seed: int) -> GroupIds:
     """Return a fold of each example, int64 [n], the same one for all of a group.
 
-    Folds are balanced by class: the largest groups come first, in random order among equals, and
-    each joins the fold with the fewest examples of its most common class.
-
-    Args:
-        y: class ids, 0..K-1.
-        groups: group of each example.
-        folds: number of folds.
-        seed: seed of the order.
+    Folds are balanced by class, y in 0..K-1: the largest groups come first, in random order among
+    equals, and each joins the fold with the fewest examples of its most common class.
     """
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     by_group = np.split(y[np.argsort(group, kind="stable")], np.cumsum(sizes)[:-1])

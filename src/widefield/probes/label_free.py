@@ -43,10 +43,8 @@ _ROUNDING = 1e-12
 def neighbor_consistency(h: Tensor, h_views: Tensor, *, whiten: bool = True) -> Scores:
     """Return the share of its nearest neighbors that each image keeps under augmentation, [n].
 
-    Args:
-        h: features of the images, [n, D].
-        h_views: features of one `augmented` view of each, [n, D].
-        whiten: whiten both by the images' covariance.
+    Features of the images are h, those of one `augmented` view of each h_views, [n, D]. With
+    `whiten` both are whitened by the images' covariance.
     """
     if whiten:
         h, h_views = whitened(h, h_views, ridge=RIDGE)
@@ -75,16 +73,10 @@ def rotation_accuracy(
     """Return for each image the share of its rotations that a linear probe predicts, [n].
 
     Images are rotated by multiples of 90 degrees, those that are not square by 180. The probe is
-    fitted on the rotations of other images. The score is at chance for images without an upright
-    orientation, such as cells. Gidaris et al. (2018), "Unsupervised representation learning by
-    predicting image rotations"; as a linear probe, Reed et al. (2021), "SelfAugment".
-
-    Args:
-        h: features [n, D] of the images as they are.
-        features: images [n, H, W, C] -> h [n, D].
-        images: uint8 [n, H, W, C].
-        groups: group of each image, [n]; the probe is fitted on other groups.
-        seed: seeds folds and probes.
+    fitted on the rotations of other images, and of other groups; h [n, D] are the features of the
+    images as they are. The score is at chance for images without an upright orientation, such as
+    cells. Gidaris et al. (2018), "Unsupervised representation learning by predicting image
+    rotations"; as a linear probe, Reed et al. (2021), "SelfAugment".
     """
     _, height, width, _ = images.shape
     turns = (1, 2, 3) if height == width else (2,)
@@ -104,15 +96,11 @@ def rotation_accuracy(
 def quadrant_retrieval(features: FeatureFunction, images: Images, k: int = NEIGHBORS) -> Scores:
     """Return for each image the share of its quadrants that retrieve the opposite one, [n].
 
-    A quadrant retrieves the opposite one if this is among its k nearest of the n at that position,
-    by the cosine of whitened features. Chance is k / n, also if all features are equal. Two distant
-    parts of an image share content, but no pixels: the context of Doersch et al.
-    (2015), "Unsupervised visual representation learning by context prediction", as retrieval.
-
-    Args:
-        features: images [n, H, W, C] -> h [n, D]; quadrants are enlarged to the image's size.
-        images: uint8 [n, H, W, C], of 2 x 2 pixels or more.
-        k: 1 to n.
+    A quadrant, enlarged to the size of the image, retrieves the opposite one if this is among its k
+    nearest of the n at that position, by the cosine of whitened features. Chance is k / n, also if
+    all features are equal. Two distant parts of an image share content, but no pixels: the context
+    of Doersch et al. (2015), "Unsupervised visual representation learning by context prediction",
+    as retrieval.
     """
     h = torch.cat([features(part) for part in _quadrants(images)])
     (white,) = whitened(h, ridge=RIDGE)

@@ -44,16 +44,10 @@ def fit_ridge(
     held_out_folds: int = 1,
     seed: int = 0,
 ) -> Predictions:
-    """Fit ridge regression to features [n, D] and targets y [n, L], and predict test features.
+    """Fit ridge regression to features [n, D] and targets y [n, L], and predict test ones [m, D].
 
-    Args:
-        train_h: features to fit on.
-        y: their targets.
-        test_h: features to predict, [m, D].
-        pooled: number of pooled features among wide ones.
-        groups: group of each training example, [n]; no fold divides one.
-        held_out_folds: how many of five folds are held out in turn to choose the penalties.
-        seed: seed of the folds.
+    `pooled` is the number of pooled features among wide ones. No fold divides one of the `groups`
+    [n]. `held_out_folds` of five folds are held out in turn to choose the penalties.
     """
     check_features(train_h, test_h)
     train_h, test_h = train_h.cpu().float(), test_h.cpu().float()

@@ -44,7 +44,10 @@ def score(
     found = _score_targets(train_h, train, test_h, test, pooled, groups, seed)
     if not train.labels:
         return found
-    train_y, test_y = (class_ids(half, train_h.device) for half in (train, test))
+    train_y, test_y = (
+        {task: torch.from_numpy(y).to(train_h.device) for task, y in half.labels.items()}
+        for half in (train, test)
+    )
     classes = {task: len(train.classes[task]) for task in train_y}
     provided = (train_h, train_y, test_h, test_y)
     probes = fit_linear(*provided, classes=classes, pooled=pooled, groups=groups, seed=seed)
@@ -97,11 +100,6 @@ def _score_targets(
         outcomes[task] = replace(outcome, l2=fitted.l2[members], train_examples=len(train_h))
         first = members.stop
     return outcomes
-
-
-def class_ids(half: Table, device: torch.device) -> dict[str, Tensor]:
-    """Return task -> class ids int64 [n] on `device`."""
-    return {task: torch.from_numpy(y).to(device) for task, y in half.labels.items()}
 
 
 def split_groups(train: Table, test: Table) -> SplitGroups | None:

@@ -32,15 +32,10 @@ def suggest(
     groups: NDArray[np.int64] | None = None,
     seed: int = 0,
 ) -> NDArray[np.int64]:
-    """Return up to `count` rows to label next, the most useful first.
+    """Return up to `count` rows of h [n, D] to label next, the most useful first.
 
-    Args:
-        h: features of all examples, [n, D].
-        labeled: rows that have a label.
-        probabilities: class probabilities of all examples, [n, K].
-        count: number of rows.
-        groups: group of each example, [n]; groups without a labeled or selected example come first.
-        seed: seed of the candidates among very many examples.
+    `probabilities` of the classes are [n, K]. Groups without a labeled or selected example come
+    first. `seed` draws the candidates among very many examples.
     """
     unit = h - h.mean(0)
     unit = unit / np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)

@@ -68,12 +68,9 @@ class Untrained:
 def untrained_floor(
     starts: Sequence[nn.Module], images: np.ndarray, *, device: torch.device
 ) -> list[Untrained]:
-    """Return the networks that the floor is the best of.
+    """Return the networks that the floor is the best of, on training images [n, H, W, C].
 
-    Args:
-        starts: the architecture with each usual initialization.
-        images: training images [n, H, W, C].
-        device: where the networks run.
+    `starts` are the architecture with each usual initialization.
     """
     adapted = starts[:1] if len(images) > 1 and keeps_statistics(starts[0]) else []
     return [
@@ -89,12 +86,8 @@ def with_data_statistics(
     """Return a copy of `encoder` with the mean and variance of `images` in its BatchNorm layers.
 
     Both are means over batches of the statistics that a layer has in training mode (Ioffe and
-    Szegedy 2015, algorithm 2). Each batch is spread over all images. Weights do not change.
-
-    Args:
-        encoder: x[B, C, H, W] -> h[B, D].
-        images: [n, H, W, C] with n > 1; at most 2,000 of them are used.
-        device: where the encoder runs.
+    Szegedy 2015, algorithm 2). Each batch is spread over all images [n, H, W, C], of which 2,000
+    are used at most. Weights do not change.
     """
     result = copy.deepcopy(encoder)
     layers = _layers(result)

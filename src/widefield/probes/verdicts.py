@@ -6,25 +6,17 @@ tested one-sided: a score is probably lower if its one-sided 95 % interval lies 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from widefield.probes.explained import Explained
 from widefield.probes.paired import PairedDifference
 
 ComparisonVerdict = Literal["better", "worse", "no significant difference", "inconclusive"]
 LearnedShare = Literal["learned", "weakened", "not learned"]
-ShareVerdict = Literal[LearnedShare, "hidden", "lost", "unclear", "easy", "not separable"]
-
-SHARE_VERDICTS: tuple[ShareVerdict, ...] = (
-    "learned",
-    "hidden",
-    "weakened",
-    "lost",
-    "not learned",
-    "unclear",
-    "easy",
-    "not separable",
-)
+ShareVerdict = Literal[
+    "learned", "hidden", "weakened", "lost", "not learned", "unclear", "easy", "not separable"
+]
+SHARE_VERDICTS: tuple[ShareVerdict, ...] = get_args(ShareVerdict)
 """All verdicts of an audit, in the order of its summary."""
 NOT_LEARNED: tuple[ShareVerdict, ...] = ("hidden", "weakened", "lost", "not learned")
 """Verdicts on features of which the audit searches the cause."""
@@ -104,12 +96,9 @@ def judge_without_labels(
 ) -> Judgement:
     """Return the verdict of a comparison with the initial encoder, without labels.
 
-    Args:
-        consistency: neighbor consistency under augmentation.
-        planted: linear-probe accuracy of each planted feature.
-        rank: effective rank before and after.
-        collapsed: whether the features collapsed, and those of the initial encoder did not.
-        kept: how much of the initial features is explained, where it was measured.
+    It depends on neighbor consistency under augmentation, the linear-probe accuracy of each planted
+    feature, the effective rank before and after, whether the features collapsed and those of the
+    initial encoder did not, and how much of the initial features is explained.
     """
     if collapsed:
         return "worse", "the features collapsed"
@@ -182,13 +171,10 @@ def judge_feature(
 ) -> ShareVerdict:
     """Return the verdict on a feature.
 
-    Args:
-        share: learned share with its interval; None if floor and ceiling are not separable.
-        over_floor: from the floor to the features audited.
-        predictable: (accuracy - commonest class) / (best known accuracy - commonest class) of
-            these, as in `Evidence`.
-        stage: evidence of the best stage, on its best grid; None for an encoder without stages.
-        wide: evidence of the wide readout; None where it was not measured.
+    The learned `share` has its interval, and is None if floor and ceiling are not separable.
+    `over_floor` is the difference from the floor to the features audited, and `predictable` that of
+    `Evidence`. Evidence of the best stage, on its best grid, is None for an encoder without stages,
+    and that of the wide readout where it was not measured.
 
     Example:
         >>> below = PairedDifference(before=0.9, after=0.4, low=-0.6, high=-0.4)

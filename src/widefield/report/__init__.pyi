@@ -1,3 +1,4 @@
+from .figures import contact_sheet as contact_sheet
 from .figures import png as png
 from .pages import AuditReport as AuditReport
 from .pages import RunReport as RunReport
@@ -9,11 +10,9 @@ from .parts import Figure as Figure
 from .parts import Gallery as Gallery
 from .parts import HeatMap as HeatMap
 from .parts import Lines as Lines
-from .parts import Recording as Recording
 from .parts import ScatterPlot as ScatterPlot
 from .parts import Sound as Sound
 from .parts import TaskVerdict as TaskVerdict
-from .sheet import contact_sheet as contact_sheet
 from .signals import decode_wav as decode_wav
 from .signals import encode_wav as encode_wav
 from .signals import spectrogram_image as spectrogram_image

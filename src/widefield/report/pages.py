@@ -118,11 +118,7 @@ class AuditReport:
 
 
 def write_page(html: str, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a page to `path` atomically; create its folder if needed.
-
-    Raises:
-        ValueError: `path` exists and `overwrite` is false.
-    """
+    """Write a page to `path` atomically; create its folder if needed."""
     path = Path(path)
     if path.exists() and not overwrite:
         raise ValueError(f"{path} exists: delete it, or choose another name")
@@ -191,10 +187,7 @@ def _view_images(grid: np.ndarray | None, *, is_signal: bool) -> list[list[str]]
     """Return a PNG in base64 for each example and view; plots of signals are larger."""
     if grid is None:
         return []
-    if grid.ndim != 5 or grid.dtype != np.uint8:
-        raise ValueError(
-            f"view_grid has dtype {grid.dtype} and shape {list(grid.shape)}: "
-            "give uint8 of shape [examples, 1 + views, H, W, C]"
-        )
+    assert grid.ndim == 5
+    assert grid.dtype == np.uint8, grid.dtype
     side = _SIGNAL_SIDE if is_signal else _SIDE
     return [[png(image, side) for image in row] for row in grid[:_EXAMPLES, :_IMAGES]]

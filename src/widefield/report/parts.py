@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -16,12 +17,7 @@ SERIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyTable:
-    """Accuracies by task and source of the features, each with its interval.
-
-    Raises:
-        ValueError: a cell of no row or column, or an accuracy that is not low <= value <= high
-            within [0, 1].
-    """
+    """Accuracies by task and source of the features, each with its interval."""
 
     rows: Sequence[str]
     """Tasks."""
@@ -33,17 +29,8 @@ class AccuracyTable:
     """The column to highlight."""
 
     def __post_init__(self) -> None:
-        """Check every cell."""
-        for (row, column), (value, low, high) in self.cells.items():
-            if row not in self.rows or column not in self.columns:
-                raise ValueError(
-                    f"cell {(row, column)} is not in the rows and columns of the table"
-                )
-            if not 0 <= low <= value <= high <= 1:
-                raise ValueError(
-                    f"cell {(row, column)} is {value} in [{low}, {high}]: "
-                    "give 0 <= low <= value <= high <= 1"
-                )
+        assert self.cells.keys() <= {*product(self.rows, self.columns)}, "a row and a column"
+        assert all(0 <= low <= x <= high <= 1 for x, low, high in self.cells.values()), "shares"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +50,7 @@ class TaskVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """One to four named curves over one axis.
-
-    Raises:
-        ValueError: no curve, more than four, or x and y of different lengths.
-    """
+    """One to four named curves over one axis."""
 
     title: str
     caption: str
@@ -83,14 +66,8 @@ class Lines:
     """Whether both axes are logarithmic."""
 
     def __post_init__(self) -> None:
-        """Check numbers and lengths."""
-        if not 1 <= len(self.series) <= len(SERIES):
-            raise ValueError(f"a figure has {len(self.series)} curves: give 1 to {len(SERIES)}")
-        for name, (x, y) in self.series.items():
-            if len(x) != len(y) or len(x) == 0:
-                raise ValueError(
-                    f"curve {name!r} has {len(x)} x and {len(y)} y: give as many, one at least"
-                )
+        assert 1 <= len(self.series) <= len(SERIES), "a color for each curve"
+        assert all(len(x) == len(y) > 0 for x, y in self.series.values()), "as many x as y"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,11 +81,7 @@ class Bars:
 
 @dataclass(frozen=True, kw_only=True)
 class HeatMap:
-    """Shares in [0, 1] by row and column, each beside that of a reference.
-
-    Raises:
-        ValueError: a cell of no row or column, or a share outside [0, 1].
-    """
+    """Shares in [0, 1] by row and column, each beside that of a reference."""
 
     title: str
     caption: str
@@ -120,12 +93,8 @@ class HeatMap:
     """What the reference is."""
 
     def __post_init__(self) -> None:
-        """Check every cell."""
-        for (row, column), shares in self.cells.items():
-            if row not in self.rows or column not in self.columns:
-                raise ValueError(f"cell {(row, column)} is not in the rows and columns of the map")
-            if not all(0 <= share <= 1 for share in shares):
-                raise ValueError(f"cell {(row, column)} is {shares}: give shares in [0, 1]")
+        assert self.cells.keys() <= {*product(self.rows, self.columns)}, "a row and a column"
+        assert all(0 <= x <= 1 for shares in self.cells.values() for x in shares), "shares"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,11 +110,7 @@ class Gallery:
 
 @dataclass(frozen=True, kw_only=True)
 class ScatterPlot:
-    """Images as points in the plane, each shown while the pointer is over its point.
-
-    Raises:
-        ValueError: no points, or fields of different lengths.
-    """
+    """Images as points in the plane, each shown while the pointer is over its point."""
 
     title: str
     caption: str
@@ -159,22 +124,8 @@ class ScatterPlot:
     """[n], color numbers."""
 
     def __post_init__(self) -> None:
-        """Check lengths."""
-        lengths = {len(self.points), len(self.images), len(self.names), len(self.groups)}
-        if len(lengths) != 1 or len(self.points) == 0:
-            raise ValueError(
-                f"a scatter plot has {sorted(lengths)} points, images, names and groups: give "
-                "as many of each, one at least"
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recording:
-    """One sound as a file to play."""
-
-    name: str
-    wav: str
-    """A WAV file in base64."""
+        n = len(self.points)
+        assert 0 < n == len(self.images) == len(self.names) == len(self.groups), n
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,22 +53,14 @@ def encode_wav(samples: NDArray[np.int16], rate: int) -> str:
 def decode_wav(wav: str) -> tuple[NDArray[np.int16], int]:
     """Return samples and rate of a WAV file in base64, the inverse of `encode_wav`.
 
-    Raises:
-        ValueError: not a WAV file of 16 bits and one channel in base64.
-
     Example:
         >>> decode_wav(encode_wav(np.arange(3, dtype=np.int16), 8000))
         (array([0, 1, 2], dtype=int16), 8000)
     """
-    try:
-        with wave.open(io.BytesIO(base64.b64decode(wav, validate=True)), "rb") as file:
-            shape = file.getnchannels(), file.getsampwidth()
-            rate, content = file.getframerate(), file.readframes(file.getnframes())
-    except (ValueError, EOFError, wave.Error):
-        shape, rate, content = (0, 0), 0, b""
-    if shape != (1, 2) or not content:
-        raise ValueError("a sound of the page is not a WAV file of 16 bits and one channel")
-    return np.frombuffer(content, "<i2").astype(np.int16), rate
+    with wave.open(io.BytesIO(base64.b64decode(wav)), "rb") as file:
+        assert (file.getnchannels(), file.getsampwidth()) == (1, 2), "encode_wav wrote it"
+        content = file.readframes(file.getnframes())
+        return np.frombuffer(content, "<i2").astype(np.int16), file.getframerate()
 
 
 def spectrogram_image(image: NDArray[np.floating]) -> NDArray[np.uint8]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
-from typing import Literal
+from typing import Any, Literal
 
 from markupsafe import Markup, escape
 from rich import box
@@ -65,6 +65,10 @@ class TabularResult:
 
     def tables(self) -> Sequence[ResultTable]:
         """Return the result as tables."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, as the command prints them with `--json`."""
         raise NotImplementedError
 
     def _repr_html_(self) -> str:

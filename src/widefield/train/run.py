@@ -16,8 +16,8 @@ from widefield.methods import Projector, save_projector
 from widefield.methods.projector_file import PROJECTOR_FILE
 from widefield.metrics import Health
 from widefield.probes.comparison import Comparison
+from widefield.probes.explained import trained_share
 from widefield.probes.monitor import Monitor, share_text
-from widefield.probes.weight_share import trained_share
 from widefield.probes.wide import fit_on_dataset
 from widefield.report.tables import ResultTable, TabularResult
 from widefield.train.adversary import adversary_log

@@ -90,9 +90,6 @@ def classify(
             the same name, with the suffix .html, shows the least certain ones of classes.
         seed: seed of the folds of cross-validation.
 
-    Raises:
-        ValueError: invalid input; the message names the remedy.
-
     Example:
         >>> import torch
         >>> images = torch.arange(8).reshape(8, 1, 1, 1) * torch.ones(1, 8, 8, 3) / 8
@@ -100,7 +97,9 @@ def classify(
         >>> classify(torch.nn.Flatten(), {"x": images}, labels=known).predicted[2]
         'dark'
     """
-    _check_output(out, overwrite=overwrite)
+    if out is not None:
+        checked_output(out, PREDICTION_FORMATS, overwrite=overwrite)
+        checked_output(page_of(out), (".html",), overwrite=overwrite)
     table = read_labels(labels, only=_TASK, group=group, targets=True)
     _check_suggestions(suggest, table)
     options = OpenOptions(labels=table, unlabeled=True, exclude=read_excluded(exclude), group=group)
@@ -152,12 +151,6 @@ def _check_suggestions(count: int, labels: LabelTable) -> None:
             "suggest is for classes, and the labels are numbers or several labels each: leave it "
             "out"
         )
-
-
-def _check_output(out: str | Path | None, *, overwrite: bool) -> None:
-    if out is not None:
-        checked_output(out, PREDICTION_FORMATS, overwrite=overwrite)
-        checked_output(page_of(out), (".html",), overwrite=overwrite)
 
 
 def _fit_probe(

@@ -1,4 +1,4 @@
-"""A demo on built-in photos, words or motion: a run, floors, a ceiling and a report."""
+"""A demo on built-in photos or words: a run, floors, a ceiling and a report."""
 
 import time
 from dataclasses import dataclass, replace
@@ -51,13 +51,6 @@ WORD_PRESET = Preset(
     settings={"seconds": 0.5, "epochs": 12, "batch_size": 128},
     ceiling={"seconds": 0.5, "epochs": 12, "batch_size": 128},
     example_data="./my-sounds",
-)
-MOTION_PRESET = Preset(
-    train="motion:train",
-    test="motion:test",
-    settings={"views": "gentle", "epochs": 16, "batch_size": 128},
-    ceiling={"views": "gentle", "batch_size": 64, "lr": 2e-3, "epochs": 8},
-    example_data="my-windows.npz",
 )
 FLOORS_SHOWN = {
     "pixels": "pixels",
@@ -115,7 +108,6 @@ def demo(
     *,
     out: str | Path = "demo",
     audio: bool = False,
-    windows: bool = False,
     data: str | Path | None = None,
     seed: int = 0,
     quiet: bool = False,
@@ -126,7 +118,6 @@ def demo(
     Args:
         out: folder for the two runs and `report.html`; must not hold other files.
         audio: train on spoken words with a background instead of photos.
-        windows: train on windows of an accelerometer instead of photos.
         data: a folder of sounds in class folders, in place of the built-in words.
         seed: seed of both runs.
         on_note: called with each note on the data, as by `pretrain` and `probe`.
@@ -134,7 +125,7 @@ def demo(
     start_time, folder = time.monotonic(), Path(out)
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: delete it, or choose another {option('out')}")
-    preset = _preset(audio=audio, windows=windows, data=data)
+    preset = _preset(audio=audio, data=data)
     common: dict[str, Any] = {"quiet": quiet, "on_note": on_note}
     trained = pretrain(
         preset.train, out=folder / DEFAULT_METHOD, seed=seed, **common, **preset.settings
@@ -180,20 +171,14 @@ def demo(
     )
 
 
-def _preset(*, audio: bool, windows: bool, data: str | Path | None) -> Preset:
-    if audio and windows:
-        raise ValueError("audio and windows are two demos: choose one")
-    if data is not None and not audio:
+def _preset(*, audio: bool, data: str | Path | None) -> Preset:
+    if data is None:
+        return WORD_PRESET if audio else PHOTO_PRESET
+    if not audio:
         raise ValueError(
             f"data is for the demo on sounds: add {option('audio', True)}, or leave data out"
         )
-    if data is not None:
-        return replace(
-            WORD_PRESET, train=f"{data}:train+background", test=f"{data}:test+background"
-        )
-    if audio:
-        return WORD_PRESET
-    return MOTION_PRESET if windows else PHOTO_PRESET
+    return replace(WORD_PRESET, train=f"{data}:train+background", test=f"{data}:test+background")
 
 
 def summarize(table: dict[str, dict[str, Outcome]]) -> str:
@@ -202,8 +187,12 @@ def summarize(table: dict[str, dict[str, Outcome]]) -> str:
     It says too on which others labels do not help either: the supervised network is not above the
     floors. `table` is task -> column of `COLUMNS` -> score.
     """
+    floor = {
+        task: max(row[column].interval[1] for column in FLOORS_SHOWN.values())
+        for task, row in table.items()
+    }
     learned, possible = (
-        [task for task, row in table.items() if row[column].interval[0] > _best_floor(row)]
+        [task for task, row in table.items() if row[column].interval[0] > floor[task]]
         for column in (WIDE, CEILING)
     )
     others = [task for task in table if task not in learned]
@@ -218,10 +207,6 @@ def summarize(table: dict[str, dict[str, Outcome]]) -> str:
     if equal:
         text += f" A supervised network does not predict {' and '.join(equal)} better either."
     return text
-
-
-def _best_floor(row: dict[str, Outcome]) -> float:
-    return max(row[column].interval[1] for column in FLOORS_SHOWN.values())
 
 
 def _table(trained: ProbeReport, supervised: ProbeReport) -> dict[str, dict[str, Outcome]]:

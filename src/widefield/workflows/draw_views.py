@@ -148,17 +148,19 @@ def draw_views(
     found = DrawnViews(
         data=dataset.spec,
         paths=[dataset.paths[row] for row in rows],
-        policies=tuple(DrawnPolicy(name=one.names, summary=_summary(one)) for one in policies),
+        policies=tuple(
+            DrawnPolicy(
+                name=one.names,
+                summary=" ".join(VIEWS[name].summary for name, _ in one.policies),
+            )
+            for one in policies
+        ),
         pictures={one.names: _pictures(one, shown, count, seed=seed) for one in policies},
         notes=dataset.notes,
     )
     if out is not None:
         found.save(out, overwrite=overwrite)
     return found
-
-
-def _summary(settings: ViewSettings) -> str:
-    return " ".join(VIEWS[name].summary for name, _ in settings.policies)
 
 
 def _pictures(

@@ -62,6 +62,11 @@ class Embedding(TabularResult):
         columns = ["task", "classes"] if rows else []
         return [ResultTable(title=f"{n:,} x {dim} features", columns=columns, rows=rows)]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the shape, the tasks and the notes."""
+        n, dim = self.features.shape
+        return {"examples": n, "dim": dim, "tasks": [*self.labels], "notes": [*self.notes]}
+
     def save(self, path: str | Path) -> None:
         """Write `.npz` (features, index, path, one array a task) or `.parquet` (a row each).
 
@@ -132,9 +137,6 @@ def embed(
     Args:
         out: a `.npz` or `.parquet` file, or, without a suffix, a folder for an index of faiss
             (pip install 'widefield[faiss]').
-
-    Raises:
-        ValueError: invalid input; the message names the remedy.
 
     Example:
         >>> embed("random", "photos:test", max_examples=4).features.shape

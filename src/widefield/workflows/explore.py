@@ -81,9 +81,6 @@ def explore(
         tables: a folder for tables of the results, Parquet and CSV.
         seed: seed of the map.
 
-    Raises:
-        ValueError: invalid input; the message names the remedy.
-
     Example:
         >>> images = np.random.default_rng(0).integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
         >>> images[7] = images[3]

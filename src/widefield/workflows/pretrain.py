@@ -1,8 +1,7 @@
 """Pretrain an encoder on unlabeled data, in a folder that can be resumed."""
 
 import datetime
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
@@ -116,7 +115,10 @@ def pretrain(
         else:
             prepared = start_run(request, recipe, settings, stack)
         ranks, console = prepared.ranks, request.console(prepared.ranks)
-        stack.enter_context(_threads_and_random_state(prepared.threads))
+        # Layers such as dropout draw from torch's global generator. A run seeds it, and the caller
+        # gets back its own, and its own number of threads.
+        stack.enter_context(torch.random.fork_rng(enabled=True))
+        stack.enter_context(limited_threads(prepared.threads))
         run = None
         try:
             named_now = not resume or "teacher" in settings
@@ -127,7 +129,8 @@ def pretrain(
                 if prepared.has_checkpoint:
                     restore(run, _source(prepared, data))
                 else:
-                    _begin(run, prepared, data)
+                    begin = partial(run.folder.begin, _settings(prepared, data), prepared.dataset)
+                    ranks.on_rank_zero(partial(begin, run.growth, prepared.initial))
                 if ranks.is_rank_zero:
                     send_notes(prepared.notes, on_note or partial(print_line, console))
                 done = run.train(on_step=on_step, on_epoch=on_epoch)
@@ -139,22 +142,6 @@ def pretrain(
             raise
     run.request.send_signal(run.stopped_by or run.request.signal)  # which is for the caller too
     return done
-
-
-@contextmanager
-def _threads_and_random_state(threads: int) -> Iterator[None]:
-    """Context of a run, after which the process has its own number of threads again."""
-    # Layers such as dropout draw from torch's global generator. A run seeds it, and the caller
-    # gets back its own.
-    with torch.random.fork_rng(enabled=True), limited_threads(threads):
-        yield
-
-
-def _begin(run: PretrainRun, prepared: Prepared, data: Data) -> None:
-    settings, growth = _settings(prepared, data), run.growth
-    run.ranks.on_rank_zero(
-        lambda: run.folder.begin(settings, prepared.dataset, growth, prepared.initial)
-    )
 
 
 def _source(prepared: Prepared, data: Data) -> str | None:

@@ -109,7 +109,11 @@ class ProbeReport(TabularResult):
             (["target", "ridge probe  [95 %]"], ""),
         )
         tables = [
-            ResultTable(title=title, columns=_columns(tasks, *head), rows=_rows(tasks))
+            ResultTable(
+                title=title,
+                columns=_columns(tasks, *head),
+                rows=[row for name, task in tasks.items() for row in task.rows(name)],
+            )
             for tasks, head in zip(self._by_measure(), heads, strict=True)
             if tasks
         ]
@@ -133,7 +137,3 @@ def _columns(tasks: dict[str, ProbedTask], first: Sequence[str], unit: str) -> l
     task = next(iter(tasks.values()))
     wide = [] if task.wide is None else [f"wide features{unit}"]
     return [*first, *wide, *(f"floor: {name}{unit}" for name in task.floor)]
-
-
-def _rows(tasks: dict[str, ProbedTask]) -> list[list[str]]:
-    return [row for name, task in tasks.items() for row in task.rows(name)]

@@ -66,27 +66,22 @@ def score_readouts(
 
     The encoder passes once over the images for both. Of wide features kNN is left out.
     """
-    encoder, wide = readouts
-    halves = data.train, data.test
+    (encoder, wide), halves = readouts, (data.train, data.test)
+
+    def scored(h: list[Tensor], pooled: int | None, *, with_knn: bool) -> dict[str, Outcome]:
+        x, test_x = h
+        return score(x, data.train, test_x, data.test, pooled=pooled, with_knn=with_knn, seed=seed)
+
     if wide is None:
         h = [encoder.probe_features(half.inputs) for half in halves]
-        return _score(h, data, encoder.pooled, seed, with_knn=with_knn), {}
+        return scored(h, encoder.pooled, with_knn=with_knn), {}
     module = wide.build(data.train.images)
     assert isinstance(module, Wide)
     dim = module.readout.config.pooled
     both = FeatureExtractor(name=encoder.name, encoder=_PooledAndWide(module))
     h = [both.features(half.inputs) for half in halves]
-    pooled = _score([x[:, :dim] for x in h], data, None, seed, with_knn=with_knn)
-    return pooled, _score([x[:, dim:] for x in h], data, dim, seed, with_knn=False)
-
-
-def _score(
-    h: list[Tensor], data: TrainTest, pooled: int | None, seed: int, *, with_knn: bool
-) -> dict[str, Outcome]:
-    train_h, test_h = h
-    return score(
-        train_h, data.train, test_h, data.test, pooled=pooled, with_knn=with_knn, seed=seed
-    )
+    pooled = scored([x[:, :dim] for x in h], None, with_knn=with_knn)
+    return pooled, scored([x[:, dim:] for x in h], dim, with_knn=False)
 
 
 class _PooledAndWide(nn.Module):

@@ -31,6 +31,7 @@ from widefield.inference.splits import (
     split_by_hash,
     training_data,
 )
+from widefield.probes.checks import has_two_of_each
 from widefield.probes.linear import LinearProbe, fit_linear
 from widefield.probes.outcome import Outcome
 from widefield.probes.paired import PairedDifference, percent
@@ -163,7 +164,9 @@ def recover(
     """
     check_folder_name(out, here=True)
     out = Path(out)
-    _check_new(out)
+    if os.path.lexists(out) and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"{out} is not an empty folder: choose another {option('out')}")
+    check_writable(out)
     if epochs is not None and epochs < 1:
         raise ValueError(f"epochs is {epochs}; expected at least 1")
     extractor = open_encoder(run, "wide")
@@ -184,18 +187,22 @@ def recover(
     send_notes(notes, on_note)
     epochs = epochs or default_epochs(folder.recipe().epochs)
     began = time.monotonic()
-    encoder = _train(
-        _pooled(extractor),
-        data.train.images,
-        wide[0][:, dim:] if task is None else standardized_logits(wide[0], best[task]),
-        weight=_ALL_WEIGHT if task is None else _FEATURE_WEIGHT,
-        epochs=epochs,
-        seed=seed,
-        quiet=quiet,
-    )
+    device = choose_device("auto")
+    with images_progress(quiet, "training") as progress:
+        encoder = train_to_predict(
+            _pooled(extractor),
+            data.train.images,
+            wide[0][:, dim:] if task is None else standardized_logits(wide[0], best[task]),
+            weight=_ALL_WEIGHT if task is None else _FEATURE_WEIGHT,
+            epochs=epochs,
+            seed=seed,
+            device=device,
+            precision=choose_precision("auto", device),
+            progress=progress,
+        )
     seconds = time.monotonic() - began
     after = _probes(_features(open_encoder(encoder), data), data)
-    save_readout(fit_on_dataset(encoder, data.train, device=choose_device("auto")), out)
+    save_readout(fit_on_dataset(encoder, data.train, device=device), out)
     save_encoder_file(encoder, out / ENCODER_FILE)  # last: a folder with one is complete
     return Recovery(
         encoder=encoder,
@@ -209,12 +216,6 @@ def recover(
         wide={name: probe.outcome for name, probe in best.items()},
         notes=notes,
     )
-
-
-def _check_new(out: Path) -> None:
-    if os.path.lexists(out) and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is not an empty folder: choose another {option('out')}")
-    check_writable(out)
 
 
 def _with_feature(dataset: Dataset, feature: str | Labels | None) -> tuple[Dataset, str | None]:
@@ -267,8 +268,7 @@ def _probes(features: Sequence[Tensor], data: TrainTest) -> dict[str, LinearProb
         groups = data.groups
         if groups is not None:
             groups = groups[0][rows[0]], groups[1][rows[1]]
-        sizes = y.bincount()
-        if (sizes > 0).sum() > 1 and not (sizes == 1).any() and len(test_y):
+        if has_two_of_each(data.train.labels[task][rows[0]]) and len(test_y):
             probes |= fit_linear(
                 x, {task: y}, test_x, {task: test_y}, classes={task: count}, groups=groups
             )
@@ -312,19 +312,3 @@ def standardized_logits(wide: Tensor, probe: LinearProbe) -> Tensor:
     """Return the standardized logits [n, K] of a probe on wide features [n, D]."""
     logits = wide @ probe.weight.T
     return Standardization.of(logits)(logits)
-
-
-def _train(
-    encoder: Encoder, images: np.ndarray, wanted: Tensor, *, quiet: bool, **options: Any
-) -> Encoder:
-    device = choose_device("auto")
-    with images_progress(quiet, "training") as progress:
-        return train_to_predict(
-            encoder,
-            images,
-            wanted,
-            device=device,
-            precision=choose_precision("auto", device),
-            progress=progress,
-            **options,
-        )

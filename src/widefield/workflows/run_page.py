@@ -78,7 +78,7 @@ def run_report(
         ],
         view_grid=view_grid(views, dataset, recipe.seed),
         example=dataset.kind.removesuffix("s"),
-        sounds=[sound_of(x) for x in recorded(dataset, dataset.spread_rows(_EXAMPLES))],
+        sounds=[sound_of(*x) for x in recorded(dataset, dataset.spread_rows(_EXAMPLES))],
         health=_health_lines(metrics),
         next_steps=next_steps,
         metadata={

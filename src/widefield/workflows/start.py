@@ -62,7 +62,6 @@ class Request:
     quiet: bool
 
     def __post_init__(self) -> None:
-        """Check what needs neither settings nor data."""
         check_folder_name(self.folder.path, here=True)
         check_threads(self.threads)
 
@@ -156,11 +155,7 @@ def check_settings(
 ) -> CheckedSettings:
     """Check the settings of a run and open its initial weights, without opening the data.
 
-    Args:
-        data: as for `pretrain`.
-        recipe: name of a recipe, or a whole one.
-        settings: settings of the user.
-        download: fetch published weights, and data of the Hub, that are missing.
+    `download` fetches published weights, and data of the Hub, that are missing.
     """
     if download and isinstance(data, str) and parse(data).base.startswith(hub.PREFIX):
         hub.fetch(parse(data).base)

@@ -29,11 +29,8 @@ from widefield.workflows.start import Request
 def write_targets(request: Request, prepared: Prepared, *, consent: bool) -> None:
     """Write the features of the teachers of a run for every example, unless they are there.
 
-    Args:
-        request: the folder of the run, and the data, which each teacher reads in its own form.
-        prepared: the settings with the teachers, and the examples in the order of the run.
-        consent: whether the user named the teachers in this call, so that code of theirs may be
-            executed.
+    Each teacher reads the data in its own form; its rows are in the order of the run. With
+    `consent` the user named the teachers in this call, so that code of theirs may be executed.
     """
     method, folder = prepared.recipe.method, request.folder
     if not isinstance(method, DistillConfig) or not method.teacher:
@@ -62,7 +59,7 @@ def write_targets(request: Request, prepared: Prepared, *, consent: bool) -> Non
 
 
 def open_teachers(names: Sequence[str], dataset: Dataset) -> list[FeatureExtractor]:
-    """Return the frozen encoders of these names."""
+    """Return the frozen encoders of these names, of the kind of the data and with equal inputs."""
     teachers = [open_encoder(name) for name in names]
     for teacher in teachers:
         name = f"the teacher {printable(teacher.name)}"

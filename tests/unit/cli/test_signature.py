@@ -30,7 +30,6 @@ PYTHON_ONLY = {
     "on_note": set(CALLS),
     "on_step": {"pretrain"},
     "on_epoch": {"pretrain"},
-    "windows": {"demo"},
     "findings": {"export"},
     "settings": {"plan", "pretrain"},
 }

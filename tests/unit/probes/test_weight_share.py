@@ -7,9 +7,8 @@ from torch import nn
 
 from widefield.data import Dataset, open_dataset
 from widefield.encoders import averaged, build_encoder
-from widefield.probes.explained import explained
+from widefield.probes.explained import MIN_EXPLAINED, SHARES, explained, trained_share
 from widefield.probes.features import extract
-from widefield.probes.weight_share import MIN_EXPLAINED, SHARES, trained_share
 
 CPU = torch.device("cpu")
 IMAGES = np.random.default_rng(0).integers(0, 256, (600, 4, 4, 3), dtype=np.uint8)

@@ -179,20 +179,19 @@ def test_each_curve_has_a_color_and_a_shape_of_its_own() -> None:
 
 def test_parts_that_cannot_be_drawn_are_refused() -> None:
     cells = {"title": "t", "caption": "h", "rows": ["a"], "columns": ["b"], "reference": "r"}
-    with pytest.raises(ValueError, match="not in the rows and columns of the map"):
-        HeatMap(cells={("a", "c"): (0.1, 0.1, 0.1, 0.1)}, **cells)
-    with pytest.raises(ValueError, match="give shares in"):
-        HeatMap(cells={("a", "b"): (0.1, 0.1, 1.1, 0.1)}, **cells)
     axes = {"title": "t", "caption": "h", "x_label": "x", "y_label": "y"}
-    with pytest.raises(ValueError, match="has 0 curves"):
-        Lines(series={}, **axes)
-    with pytest.raises(ValueError, match="has 5 curves"):
-        Lines(series={str(i): ([1], [1]) for i in range(5)}, **axes)
-    with pytest.raises(ValueError, match="2 x and 1 y"):
-        Lines(series={"a": ([1, 2], [1])}, **axes)
     three = {"points": [(0.0, 0.0)] * 3, "names": ["a"] * 3, "groups": [0] * 3}
-    with pytest.raises(ValueError, match="points, images, names and groups"):
-        ScatterPlot(title="t", caption="h", images=pictures(2), **three)
+    for draw in (
+        lambda: HeatMap(cells={("a", "c"): (0.1, 0.1, 0.1, 0.1)}, **cells),
+        lambda: HeatMap(cells={("a", "b"): (0.1, 0.1, 1.1, 0.1)}, **cells),
+        lambda: Lines(series={}, **axes),
+        lambda: Lines(series={str(i): ([1], [1]) for i in range(5)}, **axes),
+        lambda: Lines(series={"a": ([1, 2], [1])}, **axes),
+        lambda: Lines(series={"a": ([], [])}, **axes),
+        lambda: ScatterPlot(title="t", caption="h", images=pictures(2), **three),
+    ):
+        with pytest.raises(AssertionError):
+            draw()
 
 
 FIXED = re.compile(r"(?<![-\w.])(\d*\.?\d+)(rem|px)")

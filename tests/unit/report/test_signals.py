@@ -1,15 +1,12 @@
 """Sounds on a page: files that play what they should, and spectrograms with their axes."""
 
-import base64
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from widefield.inference.pictures import sound_of
-from widefield.report import AudioRows, AuditReport, Recording, decode_wav, encode_wav
+from widefield.report import AudioRows, AuditReport, decode_wav, encode_wav
 
 
 @given(samples=arrays(np.int16, st.integers(1, 300)), rate=st.integers(1000, 192_000))
@@ -19,15 +16,9 @@ def test_a_file_gives_back_its_samples(samples: np.ndarray, rate: int) -> None:
     assert found_rate == rate
 
 
-@pytest.mark.parametrize("content", [b"", b"RIFF", b"no sound at all"])
-def test_what_is_no_file_is_refused(content: bytes) -> None:
-    with pytest.raises(ValueError, match="not a WAV file of 16 bits and one channel"):
-        decode_wav(base64.b64encode(content).decode())
-
-
 def test_a_tone_stands_at_its_hertz() -> None:
     tone = (9000 * np.sin(2 * np.pi * 1000 * np.arange(8000) / 8000)).astype(np.int16)
-    sound = sound_of(Recording(name="tone", wav=encode_wav(tone, 8000)))
+    sound = sound_of("tone", encode_wav(tone, 8000))
     loudest = sound.spectrogram[:, 10:50].mean(1).argmax()
     assert abs(sound.hertz[loudest] / 1000 - 1) < 0.05
     assert sound.seconds == 1
@@ -36,11 +27,7 @@ def test_a_tone_stands_at_its_hertz() -> None:
 def test_rows_of_sounds_play_and_show_their_axes() -> None:
     rng = np.random.default_rng(0)
     row = [
-        sound_of(
-            Recording(
-                name=f"<b>{i}", wav=encode_wav(rng.integers(-9, 9, 900).astype(np.int16), 4000)
-            )
-        )
+        sound_of(f"<b>{i}", encode_wav(rng.integers(-9, 9, 900).astype(np.int16), 4000))
         for i in range(3)
     ]
     listening = AudioRows(title="Alike", caption="Listen.", rows=[row, row])

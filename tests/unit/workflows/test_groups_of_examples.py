@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from made_scenes import KINDS, scenes
-from widefield.audits.audit import _copies_note, audit
+from widefield.audits.audit import audit
 from widefield.audits.bounds import probe_tasks
 from widefield.audits.verdict import audit_task
 from widefield.data import open_dataset
 from widefield.inference.open_encoder import open_encoder
+from widefield.inference.overlap import copies_note
 from widefield.inference.splits import open_train_test
 from widefield.probes import pixels
 from widefield.probes.compare import compare
@@ -139,7 +140,7 @@ def test_the_whole_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     del made["scene"]
     extractor = open_encoder("pixels")
     plain = open_train_test(extractor, made, max_examples=None, seed=0, quiet=True)
-    (note,) = _copies_note(extractor, plain)
+    (note,) = copies_note(plain, partial(probe_tasks, extractor.features))
     assert "test images have near-copies" in note
     assert "near-copies" not in " ".join(found.notes)
 
