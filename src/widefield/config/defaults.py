@@ -70,7 +70,7 @@ LR_MEASURED_ON = (
 """Encoders on which the multiples were measured."""
 
 # Weak starts gain more at larger rates and strong ones lose more. Averaging takes back what is too
-# much (`probes/weight_share.py`): in single runs from ImageNet weights, of which no result is
+# much (`probes/explained.py`): in single runs from ImageNet weights, of which no result is
 # committed, 0.01 and 0.03 ended alike. Without batch norm 0.03 was not tried.
 INIT_LRS: dict[Family, float] = {
     "networks with batch norm": 0.03,
