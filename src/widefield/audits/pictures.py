@@ -11,12 +11,7 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.data import Dataset
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.pictures import recorded, render_examples
-from widefield.metrics import (
-    firing_rates,
-    nearest_neighbors,
-    singular_values,
-    tsne_map,
-)
+from widefield.metrics import firing_rates, nearest_neighbors, singular_values, tsne_map
 from widefield.probes.features import batches, features, image_batch
 from widefield.report import png
 from widefield.views import ViewSettings

@@ -23,13 +23,7 @@ from numpy.typing import NDArray
 from widefield.probes.floors import FLOORS
 from widefield.probes.outcome import Measure, Outcome
 from widefield.probes.paired import PairedDifference, bootstrap_means, interval, percent
-from widefield.probes.verdicts import (
-    MIN_GAP,
-    Evidence,
-    ShareVerdict,
-    judge_feature,
-    name_share,
-)
+from widefield.probes.verdicts import MIN_GAP, Evidence, ShareVerdict, judge_feature, name_share
 
 StagePairs = Mapping[str, tuple[Outcome, Outcome]]
 """Stage and grid -> outcomes of the encoder and of the untrained network."""

@@ -22,13 +22,7 @@ def export(
     **arguments: Any,
 ) -> None:
     """Write the encoder, and print how to load it."""
-    from widefield.encoders import (
-        READOUT_FILE,
-        Encoder,
-        Wide,
-        needs_entry,
-        timm_snippet,
-    )
+    from widefield.encoders import READOUT_FILE, Encoder, Wide, needs_entry, timm_snippet
     from widefield.workflows.export import export as call
 
     findings: list[str] = []

@@ -28,10 +28,7 @@ MEMBERS: Mapping[str, Iterable[str]] = {
 """Options of each group; others are in Training for a run, and in Options for a command."""
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
-    "demo": (
-        "widefield demo --out demo",
-        "widefield demo --audio --out demo",
-    ),
+    "demo": ("widefield demo --out demo", "widefield demo --audio --out demo"),
     "plan": (
         "widefield plan ./my-images",
         "widefield plan ./my-images --method simclr",

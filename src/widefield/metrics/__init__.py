@@ -69,8 +69,7 @@ class Diagnostic(NamedTuple):
 
 DIAGNOSTICS: dict[str, Diagnostic] = {
     "effective_rank": Diagnostic(
-        effective_rank,
-        "directions that the features use, each weighted by its share of the spread",
+        effective_rank, "directions that the features use, each weighted by its share of the spread"
     ),
     "rankme": Diagnostic(
         rankme,

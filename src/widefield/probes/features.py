@@ -233,10 +233,7 @@ class DictionaryFeatures(nn.Module):
 
 
 def batches(
-    images: np.ndarray,
-    size: int,
-    device: torch.device,
-    progress: ProgressCallback | None = None,
+    images: np.ndarray, size: int, device: torch.device, progress: ProgressCallback | None = None
 ) -> Iterator[Tensor]:
     """Yield the examples [n, H, W, C] as `image_batch` does, `size` at a time.
 

@@ -44,13 +44,7 @@ Ints = NDArray[np.int64]
 
 
 def fit_few_labels(
-    h: Floats,
-    labeled: Ints,
-    y: Ints,
-    *,
-    classes: int,
-    groups: Ints | None = None,
-    seed: int = 0,
+    h: Floats, labeled: Ints, y: Ints, *, classes: int, groups: Ints | None = None, seed: int = 0
 ) -> Predictions:
     """Fit probes on the rows `labeled` [m] of h [n, D], and predict all rows.
 

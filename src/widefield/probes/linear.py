@@ -289,8 +289,5 @@ def _problems(x: DesignMatrix, target: Tensor, used: Tensor, sizes: Tensor, l2: 
     penalty = l2[:, None].repeat(1, x.width)
     penalty[:, -1] = 0
     return Problems(
-        target=target,
-        share=used / used.sum(1, keepdim=True),
-        l2=penalty,
-        classes=sizes,
+        target=target, share=used / used.sum(1, keepdim=True), l2=penalty, classes=sizes
     )

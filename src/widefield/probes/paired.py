@@ -119,11 +119,7 @@ class PairedDifference:
 
 
 def paired_difference(
-    before: NDArray[Any],
-    after: NDArray[Any],
-    *,
-    groups: GroupIds | None = None,
-    seed: int = 0,
+    before: NDArray[Any], after: NDArray[Any], *, groups: GroupIds | None = None, seed: int = 0
 ) -> PairedDifference:
     """Compare the scores of each of n examples before and after, both [n] in [0, 1].
 

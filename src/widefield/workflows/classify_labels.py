@@ -120,11 +120,7 @@ class TargetTask(_LabelTask):
         return self.target.kind
 
     def fit(
-        self,
-        h: torch.Tensor,
-        rows: NDArray[np.int64] | None = None,
-        *,
-        pooled: int | None = None,
+        self, h: torch.Tensor, rows: NDArray[np.int64] | None = None, *, pooled: int | None = None
     ) -> Predictions:
         """Fit ridge regression to a number, or to each label a probe of two classes.
 

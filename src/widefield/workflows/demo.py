@@ -52,11 +52,7 @@ WORD_PRESET = Preset(
     ceiling={"seconds": 0.5, "epochs": 12, "batch_size": 128},
     example_data="./my-sounds",
 )
-FLOORS_SHOWN = {
-    "pixels": "pixels",
-    "random": "untrained",
-    "dictionary": "dictionary",
-}
+FLOORS_SHOWN = {"pixels": "pixels", "random": "untrained", "dictionary": "dictionary"}
 """Floor -> its column."""
 POOLED, WIDE = f"{DEFAULT_METHOD}, pooled", f"{DEFAULT_METHOD}, wide"
 COLUMNS = (*FLOORS_SHOWN.values(), POOLED, WIDE, CEILING)

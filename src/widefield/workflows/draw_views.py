@@ -150,8 +150,7 @@ def draw_views(
         paths=[dataset.paths[row] for row in rows],
         policies=tuple(
             DrawnPolicy(
-                name=one.names,
-                summary=" ".join(VIEWS[name].summary for name, _ in one.policies),
+                name=one.names, summary=" ".join(VIEWS[name].summary for name, _ in one.policies)
             )
             for one in policies
         ),

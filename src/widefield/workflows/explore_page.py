@@ -46,11 +46,7 @@ def explore_page(found: Exploration, *, seed: int) -> str:
         neighbors=found.graph.index[:, :_NEIGHBORS],
         colorings=[Coloring(name="cluster", values=clusters, ids=found.clusters), *labels],
         sections=non_empty(
-            _clusters(found),
-            _duplicates(found),
-            _outliers(found),
-            _quality(found),
-            _labels(found),
+            _clusters(found), _duplicates(found), _outliers(found), _quality(found), _labels(found)
         ),
         notes=[f"Note: {note}." for note in found.notes],
         metadata={

@@ -115,12 +115,7 @@ def export(
 
 
 def _export_folder(
-    run: str | Path,
-    folder: Path,
-    features: str,
-    findings: Sequence[str],
-    *,
-    overwrite: bool,
+    run: str | Path, folder: Path, features: str, findings: Sequence[str], *, overwrite: bool
 ) -> Encoder | Wide:
     for name in MODEL_FILES:
         checked_output(folder / name, (Path(name).suffix,), overwrite=overwrite)
