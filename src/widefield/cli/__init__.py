@@ -1,4 +1,4 @@
-"""The `widefield` command: one file per command, with heavy imports inside functions."""
+"""The `widefield` command, with heavy imports inside functions."""
 
 import os
 import sys

@@ -15,7 +15,9 @@ COMMANDS = (
     *("demo", "plan", "pretrain", "probe", "audit", "explore", "classify", "search", "embed"),
     *("export", "recover", "views", "lab", "completion"),
 )
-"""Names of the commands, and of their files and functions in this package."""
+"""Names of the commands, and of their functions in this package."""
+OWN_FILES = ("plan", "pretrain", "export", "lab", "completion")
+"""Commands that do more than call a function, each in a file of its name."""
 TAKE_SETTINGS = ("plan", "pretrain")
 """Commands whose options are those of a recipe."""
 
@@ -37,7 +39,7 @@ def build_app(words: list[str]) -> App:
     )
     is_help = not {*words[:1]} & {*COMMANDS}
     for name in COMMANDS:
-        command: Any = f"widefield.cli.{name}:{name}"
+        command: Any = f"{module_of(name)}:{name}"
         if words[:1] == [name] and name in TAKE_SETTINGS:
             command = _with_settings(name, words)
         elif is_help:  # for help and completion
@@ -55,7 +57,12 @@ def _with_settings(name: str, words: list[str]) -> Any:
 
 
 def _command(name: str) -> Any:
-    return getattr(import_module(f"widefield.cli.{name}"), name)
+    return getattr(import_module(module_of(name)), name)
+
+
+def module_of(name: str) -> str:
+    """Return the module of a command, which is imported when the command is called."""
+    return f"widefield.cli.{name if name in OWN_FILES else 'commands'}"
 
 
 def _convert(kind: Any, tokens: Sequence[Token]) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from widefield.cli.app import build_app
+from widefield.cli.app import build_app, module_of
 from widefield.cli.recipe_options import (
     PYTHON_ONLY,
     all_options,
@@ -156,7 +156,7 @@ def test_help_of_the_method_with_most_settings_is_short_with_any_views(command: 
 
 def parameters(command: str, *words: str) -> dict[str, inspect.Parameter]:
     """Return the parameters that a command has in help."""
-    function = getattr(import_module(f"widefield.cli.{command}"), command)
+    function = getattr(import_module(module_of(command)), command)
     whole = with_options(function, options_of([command, *words]))
     return dict(inspect.signature(whole).parameters)
 

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 import options
 import widefield
-from widefield.cli.app import COMMANDS, TAKE_SETTINGS
+from widefield.cli.app import COMMANDS, TAKE_SETTINGS, module_of
 from widefield.config.arguments import RecipeArguments
 from widefield.core.shared_arguments import SHARED_ARGUMENTS, arguments_of
 from widefield.workflows.demo import demo
@@ -39,7 +39,7 @@ OWN = {"feature", "out", "plant", "run", "data", "recipe", "views"}
 
 
 def command_of(name: str) -> inspect.Signature:
-    return inspect.signature(getattr(import_module(f"widefield.cli.{name}"), name))
+    return inspect.signature(getattr(import_module(module_of(name)), name))
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -105,11 +105,11 @@ from widefield.cli.app import build_app
 build_app(["{name}"])["{name}"].assemble_argument_collection()
 others = [m for m in sys.modules if m.startswith("widefield.cli.") and m.count(".") == 2]
 print(*({{"torch", "timm", "lightning", "numpy"}} & sys.modules.keys()))
-print("widefield.cli.embed" in others)
+print("widefield.cli.export" in others)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    heavy, loads_embed = done.stdout.splitlines()
+    heavy, loads_export = done.stdout.splitlines()
     assert heavy == ""
-    assert (loads_embed == "True") == (name == "embed")
+    assert (loads_export == "True") == (name == "export")
