@@ -68,11 +68,7 @@ def has_enough_examples(data: TrainTest, name: str, *, seed: int) -> bool:
 def audit_plant(
     extractor: FeatureExtractor, data: TrainTest, name: str, options: AuditOptions
 ) -> tuple[PlantAudit, Reference]:
-    """Audit the plant `name` at every grade, and how it changes the neighbors of the images.
-
-    Returns:
-        The results, and data, floors and ceiling of the middle grade.
-    """
+    """Audit the plant `name` at every grade; the second result is that of the middle one."""
     data = spread_subset(data)
     splits = [data.planted(feature, seed=options.seed) for feature in GRADES[name]]
     found = audit_grades(extractor, splits, options, middle=MIDDLE)

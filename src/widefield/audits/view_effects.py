@@ -243,9 +243,9 @@ class _Probes:
         }
         self.plain = self._outcomes(self.build("none"))
 
-    def build(self, names: str, settings: ViewSettings | None = None) -> Augmentation:
-        """Return the augmentation `names` for these examples."""
-        return (settings or ViewSettings.named(names)).build(
+    def build(self, views: str | ViewSettings) -> Augmentation:
+        """Return the augmentation of a policy, or of settings, for these examples."""
+        return (ViewSettings.named(views) if isinstance(views, str) else views).build(
             channels=self.data.train.images.shape[3],
             seed=self.seed,
             kind=self.data.train.kind,
@@ -315,7 +315,7 @@ def _views(extractor: FeatureExtractor, probes: _Probes) -> tuple[str, Augmentat
     if extractor.run is None:
         return "expert", probes.build("expert")
     settings = extractor.run.recipe().views
-    views = probes.build(settings.names, settings)
+    views = probes.build(settings)
     is_learned = any(True for _ in views.parameters())
     return settings.names, run_views(extractor.run.path) if is_learned else views
 

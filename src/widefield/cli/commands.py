@@ -119,7 +119,7 @@ def views(*, views: str = "", out: Path, json: Json = False, **arguments: Any) -
     if json:
         print_json({**found.to_json(), "out": str(out)})
         return
-    for policy in found.policies:
-        print_line(policy.line())
+    for name, summary in found.policies.items():
+        print_line(f"{name}: {summary.removesuffix('.')}")
     notes.print_others(found.notes)
     print_line(f"{out}: {len(found.policies)} policies on {len(found.paths)} examples")

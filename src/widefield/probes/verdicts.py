@@ -175,13 +175,6 @@ def judge_feature(
     `over_floor` is the difference from the floor to the features audited, and `predictable` that of
     `Evidence`. Evidence of the best stage, on its best grid, is None for an encoder without stages,
     and that of the wide readout where it was not measured.
-
-    Example:
-        >>> below = PairedDifference(before=0.9, after=0.4, low=-0.6, high=-0.4)
-        >>> above = PairedDifference(before=0.4, after=0.8, low=0.35, high=0.45)
-        >>> seen = Evidence(predictable=0.9, over_pooled=above, over_floor=above)
-        >>> judge_feature((0.0, 0.0, 0.1), over_floor=below, predictable=0.3, stage=seen)
-        'hidden'
     """
     if share is not None and name_share(share[1]) == "learned":
         return "learned"
@@ -212,12 +205,7 @@ def _is_hidden(found: Evidence) -> bool:
 
 
 def judge_share(low: float, high: float) -> ShareVerdict:
-    """Return the verdict on a learned share with a 95 % interval.
-
-    Example:
-        >>> judge_share(0.8, 0.95), judge_share(0.22, 1.0)
-        ('learned', 'unclear')
-    """
+    """Return the verdict on a learned share with a 95 % interval."""
     return name_share(low) if name_share(low) == name_share(high) else "unclear"
 
 

@@ -1,7 +1,7 @@
 """Views of some examples under one or several policies, drawn before any training."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,25 +29,14 @@ _SIDE = 96
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrawnPolicy:
-    """A view policy, and what it does in one sentence."""
-
-    name: str
-    summary: str
-
-    def line(self) -> str:
-        """Return the name and the sentence."""
-        return f"{self.name}: {self.summary.removesuffix('.')}"
-
-
-@dataclass(frozen=True, kw_only=True)
 class DrawnViews:
     """Examples, and their views under each policy."""
 
     data: str
     paths: list[str]
     """Names of the examples drawn."""
-    policies: tuple[DrawnPolicy, ...]
+    policies: dict[str, str]
+    """Policy -> what it does, in one sentence."""
     pictures: dict[str, list[list[NDArray[np.uint8]]]]
     """Policy -> for each example the image, then its views, uint8 [h, w, C]."""
     notes: tuple[str, ...]
@@ -57,7 +46,7 @@ class DrawnViews:
         return {
             "data": self.data,
             "paths": self.paths,
-            "policies": [asdict(policy) for policy in self.policies],
+            "policies": [{"name": n, "summary": text} for n, text in self.policies.items()],
             "notes": list(self.notes),
         }
 
@@ -67,7 +56,7 @@ class DrawnViews:
         if path.suffix == ".html":
             write_page(self._page(), path, overwrite=overwrite)
             return
-        sheet = contact_sheet([(one.name, self.pictures[one.name]) for one in self.policies])
+        sheet = contact_sheet(list(self.pictures.items()))
         write_atomically(path, lambda temp_path: temp_path.write_bytes(sheet))
 
     def _page(self) -> str:
@@ -78,15 +67,15 @@ class DrawnViews:
             notes=[f"Note: {note}." for note in self.notes],
             figures=[
                 Gallery(
-                    title=policy.name,
-                    caption=f"{policy.summary} The example is framed, its views beside it.",
+                    title=name,
+                    caption=f"{summary} The example is framed, its views beside it.",
                     rows=[
-                        (name, [png(picture, _SIDE) for picture in row])
-                        for name, row in zip(self.paths, self.pictures[policy.name], strict=True)
+                        (path, [png(picture, _SIDE) for picture in row])
+                        for path, row in zip(self.paths, self.pictures[name], strict=True)
                     ],
                     separate_first=True,
                 )
-                for policy in self.policies
+                for name, summary in self.policies.items()
             ],
             metadata={"data": self.data, "widefield": __version__},
         ).html()
@@ -148,12 +137,9 @@ def draw_views(
     found = DrawnViews(
         data=dataset.spec,
         paths=[dataset.paths[row] for row in rows],
-        policies=tuple(
-            DrawnPolicy(
-                name=one.names, summary=" ".join(VIEWS[name].summary for name, _ in one.policies)
-            )
-            for one in policies
-        ),
+        policies={
+            one.names: " ".join(VIEWS[name].summary for name, _ in one.policies) for one in policies
+        },
         pictures={one.names: _pictures(one, shown, count, seed=seed) for one in policies},
         notes=dataset.notes,
     )
