@@ -49,7 +49,6 @@ from widefield.train.loop import Trainer
 # Steps, batch size and rate are chosen by hand, and no study compares them. The training is short:
 # a long pretraining may reach the ceiling (docs/audit.md).
 CEILING_STEPS = 600
-"""Training steps of a ceiling."""
 BUDGET: dict[str, Any] = {
     "method": CEILING,
     # Stronger views would destroy features such as a position or a side, and lower the ceiling.
@@ -57,7 +56,6 @@ BUDGET: dict[str, Any] = {
     "batch_size": 64,
     "lr": 3e-3,
 }
-"""Recipe of a ceiling."""
 # Chosen by hand. The ranges have equally many examples, so that none is rare.
 _RANGES = 10
 """Ranges of a number that a ceiling is trained to tell apart."""

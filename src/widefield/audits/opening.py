@@ -30,14 +30,12 @@ class Subject:
     """The encoder that it is compared with."""
     data: TrainTest
     plant: tuple[str, ...]
-    """Features to plant."""
     checkpoints: Mapping[int, Path]
     """Epoch -> folder of the encoder after it."""
     wide_probe: str | None
     """Command that probes the wide readout; None for what only Python can name."""
     options: AuditOptions
     notes: tuple[str, ...] = ()
-    """On the data and the encoders."""
 
     @property
     def extractors(self) -> tuple[FeatureExtractor, ...]:

@@ -37,7 +37,6 @@ _GRADE_RANGE = {
 }
 """The first and last grade of planted features."""
 _GRIDS = {str(side): f"{side} x {side}" for side in SIDES}
-"""Columns of the maps of stages."""
 _MAX_LINES = 4
 """Largest number of curves that are legible in one figure."""
 _SHARES = (0, 1.03)

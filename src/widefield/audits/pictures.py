@@ -21,7 +21,6 @@ MAP_IMAGES = 300
 ROWS, _NEIGHBORS = 6, 7
 """Images that are shown with neighbors, and neighbors of each."""
 ACTIVATION_IMAGES = 64
-"""Images on which activations are measured."""
 SOUND_ROWS, SOUND_NEIGHBORS = 5, 2
 """Rows and neighbors of sounds; fewer, because a second of sound takes 20 to 40 kilobytes."""
 _MAP_SIDE = 32

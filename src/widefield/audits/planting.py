@@ -27,7 +27,6 @@ MIDDLE = 2
 """Index of the grade whose verdict is the plant's."""
 # Chosen by hand: each plant is probed at five grades, with floors and a ceiling at each.
 _MAX_TRAIN, _MAX_TEST = 2000, 1000
-"""Largest numbers of planted images."""
 # Chosen by hand.
 GRAPH_NEIGHBORS = 10
 """Nearest neighbors of an image that are compared."""

@@ -26,7 +26,6 @@ from widefield.report.tables import ResultTable, TabularResult, percent, percent
 LARGEST = 2**28
 """Largest size of an audit's file, bytes."""
 _FORMAT = 4
-"""Version of the JSON."""
 # Chosen by hand.
 _MIN_INCREASE = 0.02
 """Smallest increase of a learned share over the second half of training that counts."""
@@ -74,13 +73,11 @@ class Audit(TabularResult):
     """What may limit the verdicts."""
     seed: int
     widefield: str
-    """Version of widefield."""
     machine: Mapping[str, str]
     pictures: Pictures
     report: Path | None
     """The page that was written."""
     kind: Kind = "images"
-    """Kind of the data."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield audit --json` prints them."""

@@ -33,7 +33,6 @@ from widefield.probes.score import score
 # Chosen by hand, as the sizes below: a feature at a fixed place needs a grid, and a probe of more
 # than 256 numbers takes longer.
 SIDES = (1, 2, 4)
-"""Grids of a stage."""
 MAX_TRAIN = 5000
 """Largest number of examples that the probes are fitted on."""
 _WIDTH = 256

@@ -24,7 +24,6 @@ class Reference:
 
     data: TrainTest
     bounds: Mapping[str, Bounds]
-    """Task -> floors and ceiling."""
     stages: StageOutcomes
     """Outcomes of the stages of the untrained network; empty if they were not measured."""
 

@@ -92,13 +92,11 @@ class ViewEffects:
 
     task: str
     views: str
-    """Names of the policies."""
     majority: float
     """Share of the commonest class in the test examples."""
     components: Mapping[str, ViewEffect]
     """Component -> its effect alone."""
     together: ViewEffect
-    """Effect of all components together."""
     is_readable: bool
     """Whether untrained features predict the task well enough to measure what views change."""
     cause: str | None

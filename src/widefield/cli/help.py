@@ -7,7 +7,6 @@ from typing import Annotated, Any, cast
 from cyclopts import Group, Parameter
 
 ORDER = ("Data", "Training", "Method", "Views", "Start", "Options", "Output")
-"""Groups in the order of help."""
 
 MEMBERS: Mapping[str, Iterable[str]] = {
     "Data": (
@@ -68,7 +67,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "lab": ("widefield lab", "widefield lab multistep --scale tiny --out figure.svg"),
     "completion": ('eval "$(widefield completion bash)"    # in ~/.bashrc',),
 }
-"""Valid command lines for each command."""
 
 
 def group(name: str, detail: str = "") -> Group:

@@ -22,7 +22,6 @@ Config = Annotated[
     Path | None,
     Parameter(help="Start from the settings in this file: a run.yaml, or an edited copy of one."),
 ]
-"""Type of the option `--config`."""
 SHOWN_FIRST = (
     *("encoder", "epochs", "batch_size", "lr", "device", "seed"),
     *("method", "views", "init", "teacher"),

@@ -20,7 +20,6 @@ from widefield.cli.inputs import check_inputs
 Command = Callable[..., None]
 
 Json = Annotated[bool, Parameter(help="Print one JSON object.")]
-"""Type of the option `--json`."""
 
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool, "path": Path, "none": None}
 

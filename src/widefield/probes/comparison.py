@@ -41,7 +41,6 @@ class Comparison:
     verdict: ComparisonVerdict
     reason: str
     without_labels: ComparisonVerdict
-    """The verdict without labels."""
     examples: int
     health: tuple[FeatureState, FeatureState]
     effective_rank: tuple[float, float]

@@ -17,10 +17,8 @@ FLOORS = {
     "majority": "the commonest class",
     "mean": "the mean prediction",
 }
-"""Floor -> its description."""
 
 TaskOutcomes = Mapping[str, Outcome]
-"""Task -> outcome."""
 E = TypeVar("E")
 
 

@@ -43,7 +43,6 @@ COPIES_SHARE = 0.05
 _CHECKED = (50, 2000)
 """Fewest and most examples whose near-copies are searched for."""
 _COMPARISONS = 2**30
-"""Pairs under a placement that are compared."""
 _NEIGHBORS = 30
 _CHANCE = 3e-3
 """Share of ordinary examples that are taken for near-copies."""

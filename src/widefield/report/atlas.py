@@ -30,7 +30,6 @@ class Atlas:
     height: int
     """Size of a tile, in pixels."""
     columns: int
-    """Tiles in a row of a sheet."""
     rows: int
     """Rows of a full sheet."""
     sheets: Sequence[str]

@@ -19,7 +19,6 @@ from widefield.report.tables import ResultTable
 
 # Chosen by hand.
 MAX_PAGE_BYTES = 15_000_000
-"""Size limit of a page, in bytes."""
 _RESERVED = 100_000
 """Bytes for everything but data and images."""
 # Chosen by hand.
@@ -36,7 +35,6 @@ class Coloring:
     name: str
     """What the values mean, such as `cluster` or a task."""
     values: Sequence[str]
-    """Names of the values."""
     ids: NDArray[np.int64]
     """Position in `values` of each image, or -1 for none, [n]."""
     role: Literal["", "task", "prediction"] = ""
@@ -88,7 +86,6 @@ class ExplorePage:
     neighbors: NDArray[np.int64] | None = None
     """Nearest neighbors of each image, nearest first, [n, k]."""
     tables: Sequence[ResultTable] = ()
-    """Below the summary."""
     example: str = "image"
     """Noun for one example."""
     notes: Sequence[str] = ()

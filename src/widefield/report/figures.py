@@ -91,7 +91,6 @@ def spectrogram(sound: Sound, *, prefix: str) -> str:
 
 
 _FREQUENCIES = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000)
-"""Tick values of the frequency axis."""
 
 
 @contextmanager

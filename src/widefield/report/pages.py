@@ -48,16 +48,13 @@ class RunReport:
     summary: str
     """The result in one paragraph, at the top of the page."""
     details: Sequence[str] = ()
-    """Supporting details, one line each."""
     table: AccuracyTable | None = None
     curves: Sequence[Lines] = ()
-    """Quantities over training."""
     view_grid: np.ndarray | None = None
     """uint8 [examples, 1 + views, H, W, C], the original first; 6 x 6 are shown."""
     example: str = "image"
     """What an example is called."""
     sounds: Sequence[Sound] = ()
-    """Examples with audio players."""
     health: Sequence[tuple[int, str]] = ()
     """Epoch and line, "verdict: numbers", as `metrics.Health.line` returns it."""
     next_steps: Sequence[str] = ()

@@ -20,13 +20,11 @@ class AccuracyTable:
     """Accuracies by task and source of the features, each with its interval."""
 
     rows: Sequence[str]
-    """Tasks."""
     columns: Sequence[str]
     """Sources of features, the baseline first."""
     cells: Mapping[tuple[str, str], tuple[float, float, float]]
     """(task, column) -> (accuracy, low, high) in [0, 1]; missing ones were not measured."""
     focus: str = ""
-    """The column to highlight."""
 
     def __post_init__(self) -> None:
         assert self.cells.keys() <= {*product(self.rows, self.columns)}, "a row and a column"
@@ -43,7 +41,6 @@ class TaskVerdict:
     learned: tuple[float, float, float] | None
     """Value and interval in [0, 1]; None if there is none."""
     numbers: str
-    """The measurements, as text."""
     no_bar: str = ""
     """Why there is none."""
 
@@ -63,7 +60,6 @@ class Lines:
     y_range: tuple[float, float | None] | None = None
     """Limits of the y axis; default: from the data."""
     log_scale: bool = False
-    """Whether both axes are logarithmic."""
 
     def __post_init__(self) -> None:
         assert 1 <= len(self.series) <= len(SERIES), "a color for each curve"
@@ -90,7 +86,6 @@ class HeatMap:
     cells: Mapping[tuple[str, str], tuple[float, float, float, float]]
     """(row, column) -> (share, low, high, reference); missing ones are left empty."""
     reference: str
-    """What the reference is."""
 
     def __post_init__(self) -> None:
         assert self.cells.keys() <= {*product(self.rows, self.columns)}, "a row and a column"

@@ -61,7 +61,6 @@ class TabularResult:
     """
 
     notes: Sequence[str] = ()
-    """Notes on the data and the encoder."""
 
     def tables(self) -> Sequence[ResultTable]:
         """Return the result as tables."""

@@ -37,7 +37,6 @@ class _LabelTask:
     groups: GroupIds | None
     """Group of each labeled example, [m]; no fold divides one."""
     seed: int
-    """Seed of the folds."""
     notes: tuple[str, ...] = ()
 
 

@@ -18,7 +18,6 @@ from widefield.probes.paired import PairedDifference
 from widefield.report.tables import ResultTable, TabularResult, percents
 
 PREDICTION_FORMATS = (".parquet", ".csv")
-"""Formats of a file of predictions."""
 _BINS = 10
 """Bins of the expected calibration error, fewer than the 15 of Guo et al. for the few labels."""
 

@@ -34,7 +34,6 @@ class DrawnViews:
 
     data: str
     paths: list[str]
-    """Names of the examples drawn."""
     policies: dict[str, str]
     """Policy -> what it does, in one sentence."""
     pictures: dict[str, list[list[NDArray[np.uint8]]]]

@@ -22,7 +22,6 @@ from widefield.report.tables import ResultTable, TabularResult
 
 _FORMATS = (".npz", ".parquet")
 INDEX_FILES = ("index.faiss", "rows.parquet")
-"""Files of a folder of embeddings."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -37,7 +36,6 @@ class Embedding(TabularResult):
     labels: dict[str, np.ndarray]
     """Class ids of each task, int64 [n]."""
     classes: dict[str, tuple[str, ...]]
-    """Class names of each task."""
     notes: tuple[str, ...] = ()
     """Which weights these are, and what was skipped in reading the images."""
 

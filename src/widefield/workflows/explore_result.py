@@ -32,13 +32,11 @@ class Exploration(TabularResult):
     encoder: str
     dataset: Dataset
     graph: Graph
-    """The nearest neighbors of each image."""
     places: NDArray[np.float32]
     """Coordinates of each image in the map, [n, 2]."""
     clusters: NDArray[np.int64]
     """Cluster of each image, 0 for the largest, -1 for none, [n]."""
     typical: list[NDArray[np.int64]]
-    """The most typical images of each cluster."""
     duplicates: list[NDArray[np.int64]]
     """Groups of near-duplicates, the closest first."""
     outliers: NDArray[np.int64]
