@@ -231,16 +231,17 @@ def _floors(
     An encoder is not compared with itself: pixels have no such floor, and `random` has only raw
     pixels.
     """
-    labeled, labeled_rows = dataset.subset(label_task.rows), np.arange(len(label_task.rows))
+    labeled, count = dataset.subset(label_task.rows), len(label_task.rows)
+    own_task = replace(label_task, rows=np.arange(count))
 
     def outcome_of(h: Tensor, pooled: int | None = None) -> dict[str, Outcome]:
-        measured = label_task.outcome(label_task.fit(h, labeled_rows, pooled=pooled))
+        measured = own_task.outcome(own_task.fit(h, pooled=pooled))
         assert measured is not None, "whether folds are possible depends on the labels alone"
         return {_TASK: measured}
 
     floors: dict[str, Outcome] = {}
     is_pixels = extractor.encoder is None and extractor.architecture is None
-    if not is_pixels and len(labeled_rows) <= _MAX_LABELS:
+    if not is_pixels and count <= _MAX_LABELS:
         floors[_RAW[labeled.kind]] = outcome_of(pixels(labeled.inputs))[_TASK]
         dictionary = dictionary_extractor(dataset).features(labeled.inputs)
         floors["a dictionary of patches"] = outcome_of(dictionary.cpu())[_TASK]
@@ -262,7 +263,8 @@ def _copies_note(labeled: Dataset, label_task: ClassTask, h: Tensor) -> tuple[st
     copied, exact = (count_shared(ids) for ids in (groups, labeled.digests()))
     if not exact and copied < max(2, COPIES_SHARE * count):
         return ()
-    apart = label_task.outcome(label_task.fit(h, groups=groups), groups)
+    grouped = replace(label_task, groups=groups)
+    apart = grouped.outcome(grouped.fit(h))
     scores = []
     if apart is not None:
         value, low, high = (100 * x for x in apart.estimate())

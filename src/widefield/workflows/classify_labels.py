@@ -50,39 +50,26 @@ class ClassTask(_LabelTask):
     constant_name: ClassVar[str] = "the most frequent class"
     error_name: ClassVar[str] = "cross-entropy"
 
-    def fit(
-        self,
-        h: torch.Tensor,
-        rows: NDArray[np.int64] | None = None,
-        *,
-        pooled: int | None = None,  # softmax regression has one penalty for all columns
-        groups: GroupIds | None = None,
-    ) -> Predictions:
+    def fit(self, h: torch.Tensor, *, pooled: int | None = None) -> Predictions:
         """Fit softmax regression with calibrated probabilities to features h [n, D], on the CPU.
 
-        `rows` are the labeled ones among them, by default those of the data, and `groups` other
-        groups in place of those of the data.
+        It has one penalty for all columns, whatever number of them is `pooled`.
         """
+        count, groups = len(self.names), self.groups
         return fit_few_labels(
-            h.numpy(),
-            self.rows if rows is None else rows,
-            self.y,
-            classes=len(self.names),
-            groups=self.groups if groups is None else groups,
-            seed=self.seed,
+            h.numpy(), self.rows, self.y, classes=count, groups=groups, seed=self.seed
         )
 
-    def outcome(self, found: Predictions, groups: GroupIds | None = None) -> Outcome | None:
+    def outcome(self, found: Predictions) -> Outcome | None:
         """Return which of the labeled examples that were held out are predicted; None if none."""
         tested = found.tested
         if not tested.any():
             return None
-        members = self.groups if groups is None else groups
         return class_outcome(
             found.held_out[tested].argmax(1),
             self.y[tested],
             self.names,
-            groups=None if members is None else members[tested],
+            groups=None if self.groups is None else self.groups[tested],
         )
 
     def error(self, found: Predictions) -> float:
@@ -118,15 +105,12 @@ class TargetTask(_LabelTask):
         """What the labels are."""
         return self.target.kind
 
-    def fit(
-        self, h: torch.Tensor, rows: NDArray[np.int64] | None = None, *, pooled: int | None = None
-    ) -> Predictions:
+    def fit(self, h: torch.Tensor, *, pooled: int | None = None) -> Predictions:
         """Fit ridge regression to a number, or to each label a probe of two classes.
 
         `pooled` is the number of pooled features among wide ones.
         """
-        rows, groups = self.rows if rows is None else rows, self.groups
-        y = self.target.values
+        rows, groups, y = self.rows, self.groups, self.target.values
         if self.kind == "number":
             return fit_ridge(
                 h[rows], y, h, pooled=pooled, groups=groups, held_out_folds=len(y), seed=self.seed
