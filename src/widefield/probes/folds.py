@@ -22,12 +22,7 @@ each of them in turn."""
 
 
 def random_folds(n: int, folds: int, groups: GroupIds | None = None, *, seed: int) -> GroupIds:
-    """Return a random fold of each of n examples, int64 [n], of whole groups if there are any.
-
-    Example:
-        >>> np.bincount(random_folds(6, 3, seed=0)).tolist()
-        [2, 2, 2]
-    """
+    """Return a random fold of each of n examples, int64 [n], of whole groups if there are any."""
     if groups is not None:
         return group_folds(np.zeros(n, dtype=np.int64), groups, folds, seed=seed)
     return np.random.default_rng(seed).permutation(n) % folds

@@ -71,12 +71,7 @@ def share_interval(hits: NDArray[np.bool_], groups: GroupIds | None = None) -> t
 
 
 def small_sample_factor(groups: int) -> float:
-    """Return the quantile of Student's distribution for so many groups over the normal one.
-
-    Example:
-        >>> round(small_sample_factor(6), 2)
-        1.31
-    """
+    """Return the quantile of Student's distribution for so many groups over the normal one."""
     from scipy.special import stdtrit  # takes long to import
 
     return float(stdtrit(groups - 1, 0.975)) / QUANTILE

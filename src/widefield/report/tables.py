@@ -98,20 +98,10 @@ def _print_line(text: str, console: Console) -> None:
 
 
 def percent(share: float) -> str:
-    """Return a share as percent.
-
-    Example:
-        >>> percent(0.4183)
-        '41.8'
-    """
+    """Return a share as percent."""
     return f"{100 * share:.1f}"
 
 
 def percents(*shares: float | None) -> list[str]:
-    """Return shares as percent, and nothing for None.
-
-    Example:
-        >>> percents(0.4183, None)
-        ['41.8', '']
-    """
+    """Return shares as percent, and nothing for None."""
     return ["" if share is None else percent(share) for share in shares]
