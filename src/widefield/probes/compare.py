@@ -82,13 +82,12 @@ def compare(
     is of a and b. Folds keep `groups` [n] whole, and intervals are clustered by them. Scores and
     rule depend on the baseline; `plants` are planted for the initial encoder.
     """
-    pair, kind = (a, b), kind_of(images)
-    h = a(images), b(images)
+    pair, h, kind = (a, b), (a(images), b(images)), kind_of(images)
     label_free, of_pixels = _label_free(pair, h, images, baseline, groups, seed)
     planted, kept = {}, None
     if baseline == "initial":
         kept = explained(*h, groups=groups, seed=seed)
-        fits = [_overlay_fits(features, images, plants, groups, seed) for features in pair]
+        fits = (_overlay_fits(features, images, plants, groups, seed) for features in pair)
         planted = _differences(*fits, seed=seed)
     score = partial(cross_fit, labels=labels or {}, groups=groups, seed=seed)
     (old, old_votes), (new, new_votes) = map(score, h)

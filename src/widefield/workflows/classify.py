@@ -117,6 +117,7 @@ def classify(
     fits = [_fit_probe(candidate, dataset, label_task, quiet=quiet) for candidate in candidates]
     errors = [label_task.error(found) for _, found, _ in fits]
     h, found, outcome = fits[int(np.argmin(errors))]
+    choice = _choice(errors, label_task)
     result = Classification(
         encoder=extractor.name,
         paths=list(dataset.paths),
@@ -126,13 +127,7 @@ def classify(
         values=found.predicted,
         cross_validation=outcome,
         floors={} if outcome is None else _floors(extractor, dataset, label_task, found, outcome),
-        notes=(
-            *extractor.notes,
-            *_choice(errors, label_task),
-            *chosen,
-            *label_task.notes,
-            *dataset.notes,
-        ),
+        notes=(*extractor.notes, *choice, *chosen, *label_task.notes, *dataset.notes),
     )
     if isinstance(label_task, ClassTask):
         result = _with_suggestions(result, dataset, label_task, h, found, suggest)

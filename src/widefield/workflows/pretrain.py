@@ -1,7 +1,8 @@
 """Pretrain an encoder on unlabeled data, in a folder that can be resumed."""
 
 import datetime
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
@@ -115,10 +116,7 @@ def pretrain(
         else:
             prepared = start_run(request, recipe, settings, stack)
         ranks, console = prepared.ranks, request.console(prepared.ranks)
-        # Layers such as dropout draw from torch's global generator. A run seeds it, and the caller
-        # gets back its own, and its own number of threads.
-        stack.enter_context(torch.random.fork_rng(enabled=True))
-        stack.enter_context(limited_threads(prepared.threads))
+        stack.enter_context(_threads_and_random_state(prepared.threads))
         run = None
         try:
             named_now = not resume or "teacher" in settings
@@ -129,8 +127,7 @@ def pretrain(
                 if prepared.has_checkpoint:
                     restore(run, _source(prepared, data))
                 else:
-                    begin = partial(run.folder.begin, _settings(prepared, data), prepared.dataset)
-                    ranks.on_rank_zero(partial(begin, run.growth, prepared.initial))
+                    _begin(run, prepared, data)
                 if ranks.is_rank_zero:
                     send_notes(prepared.notes, on_note or partial(print_line, console))
                 done = run.train(on_step=on_step, on_epoch=on_epoch)
@@ -142,6 +139,21 @@ def pretrain(
             raise
     run.request.send_signal(run.stopped_by or run.request.signal)  # which is for the caller too
     return done
+
+
+@contextmanager
+def _threads_and_random_state(threads: int) -> Iterator[None]:
+    # Layers such as dropout draw from torch's global generator. A run seeds it, and the caller
+    # gets back its own, and its own number of threads.
+    with torch.random.fork_rng(enabled=True), limited_threads(threads):
+        yield
+
+
+def _begin(run: PretrainRun, prepared: Prepared, data: Data) -> None:
+    settings, growth = _settings(prepared, data), run.growth
+    run.ranks.on_rank_zero(
+        lambda: run.folder.begin(settings, prepared.dataset, growth, prepared.initial)
+    )
 
 
 def _source(prepared: Prepared, data: Data) -> str | None:

@@ -97,11 +97,7 @@ def probe(
     sets = TrainTest(train=train, test=test)
     wide = wide_of(extractor, train) if floors else None
     outcomes, wide_outcomes = score_readouts((extractor, wide), sets, seed)
-    floor: dict[str, dict[str, Outcome]] = {}
-    if floors:
-        line = f"scoring the floors: {', '.join(FLOORS.values())}"
-        print_line(Console(stderr=True, quiet=quiet), line)
-        floor = score_floors(extractor, sets, seed)
+    floor = _floors(extractor, sets, seed, quiet=quiet) if floors else {}
     return ProbeReport(
         encoder=extractor.name,
         features=features,
@@ -196,6 +192,14 @@ def _split_note(data: Data | None) -> str:
     if isinstance(data, str | Path) and parse(spec_text(data)).base in BUILT_IN:
         return "fitted on the train split of the data, scored on the test split"
     return "the data are split 80 / 20: fitted on one part, scored on the other"
+
+
+def _floors(
+    extractor: FeatureExtractor, sets: TrainTest, seed: int, *, quiet: bool
+) -> dict[str, dict[str, Outcome]]:
+    line = f"scoring the floors: {', '.join(FLOORS.values())}"
+    print_line(Console(stderr=True, quiet=quiet), line)
+    return score_floors(extractor, sets, seed)
 
 
 def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:

@@ -162,11 +162,7 @@ def recover(
         >>> found.epochs, sum(found.examples)
         (1, 64)
     """
-    check_folder_name(out, here=True)
-    out = Path(out)
-    if os.path.lexists(out) and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is not an empty folder: choose another {option('out')}")
-    check_writable(out)
+    out = _new_folder(out)
     if epochs is not None and epochs < 1:
         raise ValueError(f"epochs is {epochs}; expected at least 1")
     extractor = open_encoder(run, "wide")
@@ -216,6 +212,15 @@ def recover(
         wide={name: probe.outcome for name, probe in best.items()},
         notes=notes,
     )
+
+
+def _new_folder(out: str | Path) -> Path:
+    check_folder_name(out, here=True)
+    folder = Path(out)
+    if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{out} is not an empty folder: choose another {option('out')}")
+    check_writable(folder)
+    return folder
 
 
 def _with_feature(dataset: Dataset, feature: str | Labels | None) -> tuple[Dataset, str | None]:
