@@ -19,8 +19,7 @@ from widefield.config.recipe import Recipe
 from widefield.config.recipes import make_recipe
 from widefield.data import Loader, open_dataset
 from widefield.data.builtin.photos import load_photo
-from widefield.data.plant import plant
-from widefield.data.planted import Shapes
+from widefield.data.planted import Canvas, Shapes
 from widefield.train.adversary import loss_gradients
 from widefield.train.build import DataInfo, build
 from widefield.train.compute import Compute
@@ -55,9 +54,11 @@ def missing_views() -> set[str]:
 
 def photographs() -> tuple[Tensor, Tensor]:
     """Return the photographs with a shape planted, [3, 3, S, S] in [0, 1], and its mask."""
-    planted = plant(np.stack([_square(load_photo(n)) for n in PHOTOGRAPHS]), Shapes(), seed=1)
-    x = torch.from_numpy(planted.images).permute(0, 3, 1, 2).float() / 255
-    return x, torch.from_numpy(planted.mask)[:, None]
+    images = np.stack([_square(load_photo(n)) for n in PHOTOGRAPHS])
+    overlay = Shapes().draw(Canvas(shape=images.shape[1:], seed=1, held_out=False))
+    mask = overlay.apply(images, np.arange(len(images)))
+    x = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
+    return x, torch.from_numpy(mask)[:, None]
 
 
 def _square(image: Image.Image) -> np.ndarray:

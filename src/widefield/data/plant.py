@@ -1,12 +1,11 @@
 """Planted features drawn on a canvas: the packs and recordings that they name are read here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from widefield.data.decode.decoding import in_parallel
 from widefield.data.decode.sounds import decode, resample
@@ -46,45 +45,6 @@ def draw(
         rate = canvas.sound_rate(feature.name)
         return feature.draw(canvas, _read_background(Path(feature.source).expanduser(), rate))
     return feature.draw(canvas)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Planted:
-    """Images with a planted feature, its labels and masks."""
-
-    images: NDArray[np.uint8]
-    """uint8 [n, H, W, C]."""
-    labels: NDArray[np.int64]
-    """Class id of the planted feature, int64 [n]."""
-    classes: tuple[str, ...]
-    mask: NDArray[np.bool_]
-    """Pixels that the overlay covers at least partly, bool [n, H, W]."""
-
-
-def plant(
-    images: NDArray[np.uint8],
-    feature: ImageFeature,
-    *,
-    seed: int = 0,
-    index: ArrayLike | None = None,
-    held_out: bool = False,
-) -> Planted:
-    """Draw a feature on a copy of `images`, uint8 [n, H, W, C] with C of 1 or 3.
-
-    `index` [n] are the indices of the examples (default 0..n-1). Equal indices get equal overlays.
-    """
-    height, width, channels = images.shape[1:]
-    overlay = draw(feature, Canvas(shape=(height, width, channels), seed=seed, held_out=held_out))
-    positions = np.arange(len(images)) if index is None else np.asarray(index)
-    if positions.shape != (len(images),):
-        raise ValueError(
-            f"index has shape {positions.shape}; expected one for each of {len(images)} images"
-        )
-    result = np.array(images, order="C")
-    mask = overlay.apply(result, positions)
-    return Planted(
-        images=result, labels=overlay.labels(positions), classes=overlay.classes, mask=mask
-    )
 
 
 def _read_digits(source: str) -> DigitPack:

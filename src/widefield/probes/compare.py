@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from widefield.core.types import Kind, kind_of
 from widefield.data import Dataset
-from widefield.data.plant import plant
-from widefield.data.planted import Digits, ImageFeature, Shapes
+from widefield.data.planted import Canvas, Digits, ImageFeature, Shapes
 from widefield.encoders import untrained_starts
 from widefield.metrics.cka import linear_cka
 from widefield.metrics.collapse import health
@@ -281,11 +280,14 @@ def _overlay_fits(
     if channels not in (1, 3) or min(height, width) < MIN_SIDE:
         return {}
     results: dict[str, Outcome] = {}
+    canvas = Canvas(shape=(height, width, channels), seed=seed, held_out=False)
+    index = np.arange(len(images))
     for name in plants:
-        sample = plant(images, _OVERLAYS[name], seed=seed)
-        results |= cross_fit(
-            features(sample.images), {name: sample.labels}, groups=groups, seed=seed
-        )[0]
+        overlay = _OVERLAYS[name].draw(canvas)
+        planted = np.array(images, order="C")
+        overlay.apply(planted, index)
+        labels = {name: overlay.labels(index)}
+        results |= cross_fit(features(planted), labels, groups=groups, seed=seed)[0]
     return results
 
 

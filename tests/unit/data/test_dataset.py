@@ -5,8 +5,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from planting import plant
 from widefield.data import Dataset, open_dataset
-from widefield.data.plant import plant
 from widefield.data.planted import Canvas, Digits, Shapes
 
 

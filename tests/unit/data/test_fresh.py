@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from planting import plant
 from widefield.data import Loader, open_dataset
-from widefield.data.plant import plant
 from widefield.data.planted import PLANTS, Canvas, ImageFeature
 
 CPU = torch.device("cpu")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from planting import plant
 from widefield.data import open_dataset
-from widefield.data.plant import plant
 from widefield.data.planted import Digits, Letters, Shapes
 from widefield.data.select import balanced_subset
 
