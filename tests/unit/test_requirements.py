@@ -12,7 +12,7 @@ import pytest
 
 import widefield
 from widefield.cli.errors import line_of
-from widefield.core.torch_version import MIN_TORCH, check_torch
+from widefield.core.types import MIN_TORCH, check_torch
 from widefield.data.decode.sounds import require_audio
 from widefield.encoders import build_encoder, export_onnx
 

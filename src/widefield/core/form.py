@@ -100,7 +100,7 @@ class InputSpec:
     """The record of preprocessing: how an example becomes the input of an encoder.
 
     Every exported file has it. Images are decoded to RGB, brought to the size by `fit`
-    (`core/center_fit.py`), scaled to [0, 1], and normalized by (x - mean) / std.
+    (`core/pixels.py`), scaled to [0, 1], and normalized by (x - mean) / std.
     """
 
     channels: int = 3

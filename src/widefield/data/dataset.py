@@ -18,9 +18,8 @@ from widefield.data.examples import Examples
 from widefield.data.notes import split_note
 from widefield.data.planted import BitPlanes, DigitChannel, Overlay, SoundOverlay
 from widefield.data.select import spread_rows
-from widefield.data.skipped import Skipped, skipped_note
 from widefield.data.spec import Spec
-from widefield.data.table import Table
+from widefield.data.table import Skipped, Table, skipped_note
 
 # Chosen by hand: all of CIFAR-10, and seconds of decoding. Of 2,000 images the error of a mean is
 # below a fortieth of the deviation between images.

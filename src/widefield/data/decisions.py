@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from widefield.data.examples import Examples
-from widefield.data.labels.paths import match_paths
+from widefield.data.labels.files import match_paths
 from widefield.data.labels.read import (
     DECISION,
     EXCLUDE,
@@ -21,7 +21,7 @@ from widefield.data.labels.read import (
     is_decision,
     read_labels,
 )
-from widefield.data.skipped import EXCLUDED, Skipped
+from widefield.data.table import EXCLUDED, Skipped
 
 
 def read_excluded(decisions: Labels | None) -> tuple[str, ...]:

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from widefield.core import rng
 from widefield.core.names import printable
 from widefield.core.types import Crop, Fit, Range, Size
-from widefield.data.columns import take
 from widefield.data.decode.crops import UNIFORMS, Box, decode_crops, random_box
-from widefield.data.decode.decoding import in_parallel
+from widefield.data.decode.decoding import in_parallel, suppress_warnings
 from widefield.data.decode.images import decode
-from widefield.data.decode.libtiff import suppress_warnings
 from widefield.data.examples import Encoded, SelectedFiles
+from widefield.data.table import take
 
 # Chosen by hand: enough for all threads, and 40 MB of images of 224 pixels.
 _CHUNK = 256

@@ -11,8 +11,7 @@ from PIL import Image
 
 from widefield.data.cache import digest
 from widefield.data.readers.recordings import Recordings
-from widefield.data.skipped import Skipped
-from widefield.data.table import Table
+from widefield.data.table import Skipped, Table
 
 Encoded = Path | memoryview | Image.Image
 """An image: a file, the content of a file, or what Pillow has opened."""

@@ -20,7 +20,7 @@ from widefield.core.errors import option
 from widefield.core.hardware import free_device_memory
 from widefield.core.types import WHOLE, Batch, Crop, Place, Shard, to_floats
 from widefield.data.dataset import Dataset
-from widefield.data.decode.libtiff import suppress_warnings
+from widefield.data.decode.decoding import suppress_warnings
 from widefield.data.encoded import EncodedImages
 
 # Chosen by hand: encoder, activations and a per-example head take the rest.

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.center_fit import FITS
 from widefield.core.errors import option
+from widefield.core.pixels import FITS
 from widefield.core.types import Fit, Size
 from widefield.data.cache import Record
 from widefield.data.clips import Clips

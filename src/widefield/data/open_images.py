@@ -9,9 +9,8 @@ from typing import Any, TypeGuard, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.core.center_fit import cut_share
 from widefield.core.names import printable
-from widefield.core.pixels import stored
+from widefield.core.pixels import cut_share, stored
 from widefield.core.types import BlackWhite, Size, as_black_white
 from widefield.data.cache import (
     DecodingJournal,
@@ -24,7 +23,6 @@ from widefield.data.cache import (
     read_record,
     space_lacking,
 )
-from widefield.data.columns import take
 from widefield.data.dataset import Dataset
 from widefield.data.decode.black_white import ValueRange, check_inside
 from widefield.data.decode.decoding import Result, decode_all, failures
@@ -55,8 +53,8 @@ from widefield.data.planted import (
 )
 from widefield.data.readers.images import common_size, size_for
 from widefield.data.select import balanced_subset, split_rows, subset_without
-from widefield.data.skipped import Skipped, check_skipped
 from widefield.data.spec import BUILT_IN, Spec
+from widefield.data.table import Skipped, check_skipped, take
 
 # Chosen by hand: a memory map may be larger than the memory, and is copied in parts.
 _CHUNK = 512

@@ -35,8 +35,8 @@ from widefield.data.plant import draw
 from widefield.data.planted import AudioFeature, Canvas, SoundOverlay
 from widefield.data.readers.recordings import Recordings, from_int16
 from widefield.data.select import balanced_subset, split_rows, subset_without
-from widefield.data.skipped import Skipped, check_skipped
 from widefield.data.spec import Spec
+from widefield.data.table import Skipped, check_skipped
 
 # Chosen by hand.
 SECONDS = 1.0

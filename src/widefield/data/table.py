@@ -1,14 +1,110 @@
-"""What is known of the examples of a source besides their content: names, labels, groups."""
+"""What is known of the examples of a source besides their content: names, labels, groups, and
+which files are none."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from widefield.data.columns import take
-from widefield.data.skipped import Skipped
+from widefield.core.names import printable
+
+EXCLUDED = "excluded"
+"""Reason of an example that was left out on request."""
+# Chosen by hand: a few damaged files are normal, and a wrong folder or format has more.
+_MAX_SKIPPED = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that could not be read or was excluded, and why."""
+
+    path: str
+    reason: str
+
+
+def skipped_note(skipped: Sequence[Skipped]) -> list[str]:
+    """Return a note with the number of unreadable files and the first of them."""
+    if not skipped:
+        return []
+    first = skipped[0]
+    return [
+        f"{len(skipped)} unreadable files skipped, the first '{printable(first.path)}': "
+        f"{first.reason}"
+    ]
+
+
+def check_skipped(failed: Collection[Skipped], files: int) -> None:
+    """Check that at most 5 % of the files failed."""
+    if len(failed) > _MAX_SKIPPED * files:
+        first = min(failed, key=lambda skipped: skipped.path)
+        raise ValueError(
+            f"{len(failed)} of {files} files cannot be read, more than {_MAX_SKIPPED:.0%}; "
+            f"remove or repair them (first: '{first.path}': {first.reason})"
+        )
+
+
+# Chosen by hand: Python objects of a chunk are in memory at once.
+_CHUNK = 65_536
+
+
+class Names(Sequence[str]):
+    """A sequence of names that takes the bytes of its text and 8 more for each of them."""
+
+    def __init__(self, names: Iterable[str] | pa.Array | pa.ChunkedArray) -> None:
+        if isinstance(names, pa.ChunkedArray):
+            names = pa.concat_arrays(names.cast(pa.large_string()).chunks or [pa.array([], "str")])
+        column: Any = names if isinstance(names, pa.Array) else pa.array(names, pa.large_string())
+        self.column: pa.LargeStringArray = column.cast(pa.large_string())
+
+    @classmethod
+    def of_rows(cls, count: int) -> "Names":
+        """Return "row 0", "row 1", ..."""
+        numbers = pa.array(np.arange(count)).cast(pa.large_string())
+        prefix, separator = (pa.scalar(text, pa.large_string()) for text in ("row", " "))
+        return cls(pc.binary_join_element_wise(prefix, numbers, separator))
+
+    def take(self, rows: NDArray[np.int64]) -> "Names":
+        """Return the names of some rows."""
+        return Names(self.column.take(pa.array(rows)))
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Names": ...
+    def __getitem__(self, index: int | slice) -> "str | Names":
+        if isinstance(index, slice):
+            return Names(self.column[index])
+        return str(self.column[int(index)].as_py())
+
+    def __iter__(self) -> Iterator[str]:
+        for first in range(0, len(self), _CHUNK):
+            yield from self.column[first : first + _CHUNK].to_pylist()
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Names):
+            return bool(self.column.equals(other.column))
+        return isinstance(other, list) and list(self) == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __add__(self, other: Sequence[str]) -> list[str]:
+        return [*self, *other]
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+def take(names: Sequence[str], rows: NDArray[np.int64]) -> Names:
+    """Return the names of some rows as a column."""
+    return (names if isinstance(names, Names) else Names(names)).take(rows)
+
 
 TargetKind = Literal["number", "labels"]
 

@@ -20,7 +20,7 @@ from widefield.core.files import write_atomically
 from widefield.core.hardware import check_memory
 from widefield.core.settings import Settings
 from widefield.data import Dataset
-from widefield.data.skipped import EXCLUDED
+from widefield.data.table import EXCLUDED
 
 _METADATA = b"widefield"
 

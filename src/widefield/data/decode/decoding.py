@@ -1,20 +1,58 @@
 """The decoding of many files in threads; images, values and sounds all go through it."""
 
+import ctypes
+import re
 import threading
+import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError, features
 
 from widefield.core.cpus import usable_cpus
 from widefield.core.names import printable
 from widefield.core.types import ProgressCallback
 from widefield.data.cache import DecodingJournal, Record
-from widefield.data.decode.libtiff import suppress_warnings
-from widefield.data.skipped import Skipped
+from widefield.data.table import Skipped
+
+
+@contextmanager
+def suppress_warnings() -> Iterator[None]:
+    """Suppress the warnings of Pillow, and those of libtiff on stderr if it can be found: on Linux.
+
+    Failures are reported by file name.
+    """
+    library = _libtiff()
+    previous = None if library is None else library.TIFFSetErrorHandler(None)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"PIL\.")
+            yield
+    finally:
+        if library is not None:
+            library.TIFFSetErrorHandler(previous)
+
+
+@cache  # the search takes milliseconds, and is needed for each file
+def _libtiff() -> ctypes.CDLL | None:
+    """Return the libtiff that Pillow has loaded; its file name differs between wheels."""
+    if not features.check("libtiff"):
+        return None
+    with suppress(OSError, AttributeError):
+        match = re.search(r"/\S.*libtiff[^/\n]*$", Path("/proc/self/maps").read_text(), re.M)
+        if match is not None:
+            library = ctypes.CDLL(match[0])
+            set_handler = library.TIFFSetErrorHandler
+            set_handler.argtypes, set_handler.restype = [ctypes.c_void_p], ctypes.c_void_p
+            return library
+    return None
+
 
 T = TypeVar("T")
 

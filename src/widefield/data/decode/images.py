@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps
 
-from widefield.core.center_fit import center_fit, cut_share
+from widefield.core.pixels import center_fit, cut_share
 from widefield.core.types import BlackWhite, Fit, Size
 from widefield.data.decode.black_white import share_outside
 from widefield.data.decode.color_profile import to_srgb
-from widefield.data.decode.decoding import PIXEL_LIMIT
+from widefield.data.decode.decoding import PIXEL_LIMIT, suppress_warnings
 from widefield.data.decode.deep import check_unsigned, deep_image, is_deep, stated_white
-from widefield.data.decode.libtiff import suppress_warnings
 from widefield.data.examples import Encoded
 
 FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")

@@ -21,17 +21,15 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageSequence
 
-from widefield.core.center_fit import center_fit, cut_share
-from widefield.core.pixels import stored
+from widefield.core.pixels import center_fit, cut_share, stored
 from widefield.core.types import BlackWhite, Fit, Size
-from widefield.data.columns import Names
 from widefield.data.decode.black_white import sample_pixels, share_outside
-from widefield.data.decode.decoding import in_parallel
+from widefield.data.decode.decoding import in_parallel, suppress_warnings
 from widefield.data.decode.deep import deep_image, is_deep
 from widefield.data.decode.images import Decoded, open_image
-from widefield.data.decode.libtiff import suppress_warnings
 from widefield.data.examples import Encoded, Examples
 from widefield.data.select import spread_rows
+from widefield.data.table import Names
 
 MOST_CHANNELS = 64
 _FORM_FILES = 64

@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.names import printable
-from widefield.data.columns import Names
 from widefield.data.labels.text import MAX_CLASSES, present_labels
-from widefield.data.table import Table, Target, classes_note
+from widefield.data.table import Names, Table, Target, classes_note
 
 _NEGATIVE, _IGNORED = (-1, -100), (255, 65_535)
 """Ids that stand for no label: `ignore_index` of torch, and the largest of 8 and 16 bits."""

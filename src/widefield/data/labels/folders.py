@@ -10,8 +10,7 @@ import numpy as np
 
 from widefield.core.errors import option
 from widefield.core.names import printable
-from widefield.data.columns import Names
-from widefield.data.table import BY_FOLDER, Table, listed_classes
+from widefield.data.table import BY_FOLDER, Names, Table, listed_classes
 
 _SPLIT_WORDS = {"train", "training", "trn", "test", "testing", "val", "valid", "validation", "dev"}
 _SPLIT_WORDS |= {"eval", "pred", "unlabeled", "unlabelled"}

@@ -11,8 +11,15 @@ import numpy as np
 from widefield.core.names import printable
 from widefield.data.examples import Examples
 from widefield.data.labels.columns import TextColumn
-from widefield.data.labels.files import LABEL, PATH, checked_names, no_column, path_column, read_csv
-from widefield.data.labels.paths import match_paths
+from widefield.data.labels.files import (
+    LABEL,
+    PATH,
+    checked_names,
+    match_paths,
+    no_column,
+    path_column,
+    read_csv,
+)
 from widefield.data.labels.text import (
     LARGEST_EXACT,
     kind_of_cells,

@@ -16,12 +16,12 @@ import pyarrow as pa
 from widefield.core.names import printable
 from widefield.core.types import Size
 from widefield.data.cache import digest
-from widefield.data.columns import Names
 from widefield.data.decode.images import header_size
 from widefield.data.examples import Encoded, Examples
 from widefield.data.labels.folders import read_folders
 from widefield.data.readers.recordings import Recordings
 from widefield.data.readers.tree import is_foreign, is_hidden, sort_out
+from widefield.data.table import Names
 
 _LARGEST_SIDE = 224  # the usual side in training on ImageNet
 _SIZE_SAMPLE = 1_000  # headers, chosen by hand

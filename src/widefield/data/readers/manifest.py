@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 from widefield.core.files import check_plain_file
 from widefield.core.names import printable, reason_of
 from widefield.data.cache import digest_of_files
-from widefield.data.columns import Names
 from widefield.data.examples import Examples
 from widefield.data.labels.columns import read_split, read_tasks
 from widefield.data.labels.files import csv_format, path_column
@@ -25,8 +24,8 @@ from widefield.data.readers.images import FolderFiles
 from widefield.data.readers.recordings import SUFFIXES as SOUND_SUFFIXES
 from widefield.data.readers.recordings import Recordings
 from widefield.data.readers.remote import remote_files
-from widefield.data.skipped import Skipped
 from widefield.data.spec import is_url
+from widefield.data.table import Names, Skipped
 
 
 def read_manifest(file: Path) -> Examples:

@@ -19,7 +19,6 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
-from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples, LazyFiles
 from widefield.data.labels.arrays import read_label_arrays
 from widefield.data.labels.folders import printable_path
@@ -27,6 +26,7 @@ from widefield.data.labels.text import text_of
 from widefield.data.readers.arrays import as_pixels
 from widefield.data.readers.tables import read_table
 from widefield.data.readers.tree import sort_out, visible
+from widefield.data.table import Names
 
 
 def read_object(data: object) -> Examples | None:

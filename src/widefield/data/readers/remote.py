@@ -13,10 +13,10 @@ from typing import Any
 
 from widefield.core.names import printable, reason_of
 from widefield.data.cache import CacheError, cache_folder, digest, make_cache_folder
-from widefield.data.columns import Names
 from widefield.data.examples import Examples, LazyFiles
 from widefield.data.labels.folders import read_folders
 from widefield.data.readers.tree import sort_out, visible
+from widefield.data.table import Names
 
 _LIMIT_VARIABLE, _LIMIT_GB = "WIDEFIELD_URL_CACHE_GB", 50.0
 """The environment variable of the most GB of copied files, and its default, chosen by hand."""

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from widefield.core.files import check_plain_file
 from widefield.core.names import printable, reason_of
-from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples
 from widefield.data.labels.columns import read_split, read_tasks
 from widefield.data.labels.files import path_column
+from widefield.data.table import Names
 
 _IMAGE_NAMES = ("image", "img", "images", "picture", "bytes", "jpg", "png")
 """Columns that are taken if several hold bytes."""

@@ -14,14 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from widefield.core.names import printable
-from widefield.data.columns import Names
 from widefield.data.examples import Encoded, Examples
 from widefield.data.labels.columns import read_tasks
 from widefield.data.labels.folders import printable_path, read_folders
-from widefield.data.readers.samples import Key, sample_keys
 from widefield.data.readers.tree import is_named_as_target, sort_out, suffix_of, visible
 from widefield.data.readers.zips import member_path, resolved
-from widefield.data.skipped import Skipped
+from widefield.data.table import Names, Skipped
 
 PACKED_SUFFIXES = (".tgz", ".gz", ".bz2", ".xz", ".zst")
 """Last suffixes of compressed tar files."""
@@ -36,6 +34,10 @@ _SIDECARS = (".cls", ".json")
 """Suffixes of members that hold the labels of a sample."""
 
 
+Key = tuple[int, str]
+"""Number of a tar file, and the beginning of names in it."""
+
+
 class _Member(NamedTuple):
     """A file in a tar file."""
 
@@ -47,7 +49,7 @@ class _Member(NamedTuple):
     size: int
 
     @property
-    def stem(self) -> tuple[int, str]:
+    def stem(self) -> Key:
         """The tar file, and the name without the suffix."""
         return self.file, self.name[: len(self.name) - len(self.suffix)]
 
@@ -198,7 +200,7 @@ def _damage(file: Path, end: int) -> str | None:
     return f"the shard is damaged from byte {end} on" if any(block) else None
 
 
-def _unique(key: tuple[int, str], files: Sequence[Path]) -> str:
+def _unique(key: Key, files: Sequence[Path]) -> str:
     """Return a name that no member of another shard has."""
     file, name = key
     return name if len(files) == 1 else f"{files[file].stem}/{name}"
@@ -243,3 +245,41 @@ def _column(values: list[Any]) -> pa.Array:
         return pa.array(values)
     except (pa.ArrowException, OverflowError):
         return pa.array([None if value is None else str(value) for value in values])
+
+
+def sample_keys(
+    images: Sequence[Key], sidecars: Sequence[Key]
+) -> tuple[list[Key], list[Key]] | None:
+    """Return the sample of each image and sidecar, by their stems; None if none belong together.
+
+    An image and a sidecar of one stem are a sample. Others belong to the sample whose stem theirs
+    continues after a dot. If there is none, they share what is before the first dot, as in
+    WebDataset.
+    """
+    stems, labeled = set(images), set(sidecars)
+    whole = stems & labeled
+    # An image that continues the stem of labels is theirs, such as 2.left of 2.
+    of_image = {stem: _start(stem, labeled) or stem for stem in stems - whole}
+    of_sidecar = {stem: _start(stem, stems) or stem for stem in labeled - whole}
+    lonely = {stem for stem in of_sidecar if of_sidecar[stem] == stem} - set(of_image.values())
+    firsts = {_first(stem) for stem in lonely}
+    of_image |= {s: _first(s) for s in of_image if of_image[s] == s and _first(s) in firsts}
+    of_sidecar |= {s: _first(s) for s in lonely}
+    image_keys = [of_image.get(stem, stem) for stem in images]
+    sidecar_keys = [of_sidecar.get(stem, stem) for stem in sidecars]
+    return (image_keys, sidecar_keys) if set(image_keys) & set(sidecar_keys) else None
+
+
+def _start(stem: Key, others: set[Key]) -> Key | None:
+    """Return the longest of `others` that `stem` continues after a dot."""
+    file, name = stem
+    while (cut := name.rfind(".")) > name.rfind("/") + 1:
+        name = name[:cut]
+        if (file, name) in others:
+            return file, name
+    return None
+
+
+def _first(stem: Key) -> Key:
+    folder, slash, last = stem[1].rpartition("/")
+    return stem[0], folder + slash + last.partition(".")[0]
