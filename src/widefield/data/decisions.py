@@ -5,13 +5,12 @@ task, with the labels after all changes. `read_labels` takes the labels of the e
 excluded, and `read_excluded` the others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from widefield.data.examples import Examples
-from widefield.data.labels.files import match_paths
 from widefield.data.labels.read import (
     DECISION,
     EXCLUDE,
@@ -39,14 +38,6 @@ def read_excluded(decisions: Labels | None) -> tuple[str, ...]:
         )
     pairs = zip(table.names, ids.tolist(), strict=True)
     return tuple(path for path, k in pairs if k >= 0 and decided[k] == EXCLUDE)
-
-
-def excluded_names(paths: tuple[str, ...], names: Sequence[str], base: str) -> frozenset[str]:
-    """Return the `names` of examples that excluded paths mean; `base` is their folder.
-
-    Excluded files may be gone.
-    """
-    return frozenset(match_paths(paths, names, base, "the excluded files").values())
 
 
 def without(examples: Examples, names: frozenset[str], listed: int) -> Examples:

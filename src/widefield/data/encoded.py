@@ -14,7 +14,7 @@ from widefield.core.types import Crop, Fit, Range, Size
 from widefield.data.decode.crops import UNIFORMS, Box, decode_crops, random_box
 from widefield.data.decode.decoding import in_parallel, suppress_warnings
 from widefield.data.decode.images import decode
-from widefield.data.examples import Encoded, SelectedFiles
+from widefield.data.examples import Encoded, selected
 from widefield.data.table import take
 
 # Chosen by hand: enough for all threads, and 40 MB of images of 224 pixels.
@@ -80,7 +80,7 @@ class EncodedImages:
         """Return some of the images, encoded."""
         return replace(
             self,
-            files=SelectedFiles(self.files, rows),
+            files=selected(self.files, rows),
             names=take(self.names, rows),
             digests=self.digests[rows],
         )

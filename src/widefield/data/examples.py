@@ -47,7 +47,7 @@ class Examples(Table):
             self,
             **self.columns(rows),
             pixels=pixels,
-            files=None if self.files is None else SelectedFiles(self.files, rows),
+            files=None if self.files is None else selected(self.files, rows),
             recordings=None if self.recordings is None else self.recordings.take(rows),
             is_test=None if self.is_test is None else self.is_test[rows],
             origin=None if origin is None else lambda: digest(origin(), rows),
@@ -68,15 +68,6 @@ class LazyFiles(Sequence[Encoded]):
         return self.read(int(index))
 
 
-@dataclass(frozen=True)
-class SelectedFiles(Sequence[Encoded]):
-    """Some of the images of a source, read when they are asked for."""
-
-    files: Sequence[Encoded]
-    rows: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.files[int(self.rows[index])]
+def selected(files: Sequence[Encoded], rows: NDArray[np.int64]) -> LazyFiles:
+    """Return some of the images of a source."""
+    return LazyFiles(len(rows), lambda index: files[int(rows[index])])

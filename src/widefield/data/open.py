@@ -14,10 +14,11 @@ from widefield.core.types import (
     kind_of,
 )
 from widefield.data.dataset import Dataset
-from widefield.data.decisions import excluded_names, without
+from widefield.data.decisions import without
 from widefield.data.examples import Examples
 from widefield.data.groups import grouped
 from widefield.data.labels import LabelTable, labeled
+from widefield.data.labels.files import match_paths
 from widefield.data.open_images import open_images, reason_to_decode
 from widefield.data.open_options import DEFAULT_OPTIONS, Agree, OpenOptions
 from widefield.data.open_sounds import open_sounds
@@ -126,13 +127,13 @@ def read_examples(data: Data, options: OpenOptions) -> tuple[Spec, Examples]:
     """Return the spec and the examples of a source, labeled and grouped; nothing is decoded."""
     spec, examples = read_source(data, options.size, labels=options.labels is not None)
     # Names are compared before labels drop some of them, and dropped after: a table of labels may
-    # name excluded files.
-    excluded = excluded_names(options.exclude, examples.names, spec.base)
+    # name excluded files, which may be gone.
+    excluded = match_paths(options.exclude, examples.names, spec.base, "the excluded files")
     if options.labels is not None:
         examples = labeled(examples, options.labels, spec.base, unlabeled=options.unlabeled)
     elif not options.unlabeled:
         examples = _without_gaps(examples, scored=options.scored)
-    examples = without(examples, excluded, len(options.exclude))
+    examples = without(examples, frozenset(excluded.values()), len(options.exclude))
     if options.group is not None:
         examples = grouped(examples, options.group)
     return spec, examples

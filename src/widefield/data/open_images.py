@@ -36,7 +36,7 @@ from widefield.data.decode.values import (
     stored_type,
 )
 from widefield.data.encoded import EncodedImages
-from widefield.data.examples import Examples, SelectedFiles
+from widefield.data.examples import Examples, selected
 from widefield.data.notes import decoding_notes, plain_notes
 from widefield.data.open_options import OpenOptions
 from widefield.data.plant import draw
@@ -199,7 +199,7 @@ class _Opening:
         )
         rows = self.selected(record["failed"])
         encoded = EncodedImages(
-            files=SelectedFiles(self.examples.files, rows),
+            files=selected(self.examples.files, rows),
             names=take(self.examples.names, rows),
             size=self.canvas.size,
             fit=self.options.fit,

@@ -11,7 +11,7 @@ as uint16, or the same as float32 without rounding. Values of 8 bits stay as the
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from widefield.data.decode.black_white import sample_pixels, share_outside
 from widefield.data.decode.decoding import in_parallel, suppress_warnings
 from widefield.data.decode.deep import deep_image, is_deep
 from widefield.data.decode.images import Decoded, open_image
-from widefield.data.examples import Encoded, Examples
+from widefield.data.examples import Encoded, Examples, LazyFiles
 from widefield.data.select import spread_rows
 from widefield.data.table import Names
 
@@ -173,25 +173,6 @@ def _page(frame: Image.Image, file: Encoded) -> NDArray[Any]:
     return values[..., None] if values.ndim == 2 else values
 
 
-@dataclass(frozen=True)
-class _Pages(Sequence[Encoded]):
-    """A page of each file."""
-
-    files: Sequence[Encoded]
-    pages: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.pages)
-
-    def __getitem__(self, index: Any) -> Any:
-        file, page = self.files[index], int(self.pages[index])
-        if page < 0:  # a file that could not be counted is read whole, and fails there
-            return file
-        with open_image(file) as image:
-            image.seek(page)
-            return image.copy()
-
-
 def pages_of(examples: Examples) -> Examples:
     """Return each page of the files as an example, with the labels of its file.
 
@@ -211,10 +192,16 @@ def pages_of(examples: Examples) -> Examples:
     rows = np.repeat(np.arange(len(files)), counts)
     pages = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
     taken = examples.take(rows)
-    assert taken.files is not None
     names = [
         f"{name} page {page + 1}" for name, page in zip(taken.names, pages.tolist(), strict=True)
     ]
-    return replace(
-        taken, names=Names(names), files=_Pages(taken.files, np.where(failed[rows], -1, pages))
-    )
+
+    def page_of(index: int) -> Encoded:
+        file = files[int(rows[index])]
+        if failed[rows[index]]:  # a file that could not be counted is read whole, and fails there
+            return file
+        with open_image(file) as image:
+            image.seek(int(pages[index]))
+            return image.copy()
+
+    return replace(taken, names=Names(names), files=LazyFiles(len(rows), page_of))

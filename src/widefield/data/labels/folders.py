@@ -28,6 +28,7 @@ def read_folders(
     within: str | None = None,
     names: Sequence[str] | None = None,
     labels: bool = False,
+    notes: tuple[str, ...] = (),
 ) -> Table:
     """Return files with the task `class`: the first-level folder of each; "." for none.
 
@@ -40,8 +41,10 @@ def read_folders(
         within: the folder, if data can be opened by the path of one in it.
         names: of the examples; default: the paths.
         labels: whether labels come from elsewhere, so that folders are no classes.
+        notes: on these files, before those on the folders.
     """
-    table = Table(names=Names(map(printable_path, paths)) if names is None else names)
+    names = Names(map(printable_path, paths)) if names is None else names
+    table = Table(names=names, notes=notes)
     if labels:
         return table
     outer, rest = "", paths

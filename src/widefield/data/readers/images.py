@@ -5,7 +5,6 @@ import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,10 +52,10 @@ def read_folder(folder: Path, *, labels: bool = False) -> Examples:
             "or .webp, or .wav, .flac, .ogg or .mp3"
         )
     paths = [listed[row] for row in tree.rows]
-    table = read_folders(paths, f"'{folder}'", within=str(folder), labels=labels)
+    table = read_folders(paths, f"'{folder}'", within=str(folder), labels=labels, notes=tree.notes)
     files, are_sounds = FolderFiles(folder, paths), tree.kind == "sounds"
     return Examples(
-        **vars(replace(table, notes=(*tree.notes, *table.notes))),
+        **vars(table),
         files=None if are_sounds else files,
         as_values=tree.kind == "arrays",
         recordings=Recordings(files=list(files)) if are_sounds else None,

@@ -3,16 +3,13 @@
 import hashlib
 import math
 import os
-import shutil
 from collections import Counter
-from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from widefield.core.names import printable, reason_of
-from widefield.data.cache import CacheError, cache_folder, digest, make_cache_folder
+from widefield.data.cache import CacheError, cache_folder, digest, make_cache_folder, prune
 from widefield.data.examples import Examples, LazyFiles
 from widefield.data.labels.folders import read_folders
 from widefield.data.readers.tree import sort_out, visible
@@ -50,7 +47,7 @@ def fetch(url: str) -> Path:
                 draft.unlink(missing_ok=True)
         # The time of the folder is that of the last use, by which copies are removed.
         local.parent.touch()
-        _prune(local.parent, limit)
+        prune(local.parent, limit)
     except CacheError:
         raise
     except Exception as error:  # each protocol has errors of its own
@@ -69,20 +66,6 @@ def _limit() -> float:
             f"{_LIMIT_VARIABLE} is {text!r}: give a number of GB, such as {_LIMIT_GB:g}"
         )
     return 1e9 * limit
-
-
-def _prune(current: Path, limit: float) -> None:
-    """Remove the least recently used copies, but not `current`, until all fit into the limit."""
-    entries: list[tuple[float, int, Path]] = []
-    for entry in current.parent.iterdir():
-        with suppress(OSError):  # another process may be removing it
-            size = sum(file.stat().st_size for file in entry.iterdir())
-            entries.append((entry.stat().st_mtime, size, entry))
-    total = sum(size for _, size, _ in entries)
-    for _, size, entry in sorted(entries):
-        if total > limit and entry != current:
-            shutil.rmtree(entry, ignore_errors=True)
-            total -= size
 
 
 def is_folder(url: str) -> bool:
@@ -110,9 +93,9 @@ def read_remote_folder(url: str, *, labels: bool) -> Examples:
     names = [listed[row] for row in tree.rows]
     paths = [f"{root.rstrip('/')}/{name}" for name in names]
     states = [(found[path].get("size"), str(found[path].get("mtime"))) for path in paths]
-    table = read_folders(names, f"'{url}'", within=url, labels=labels)
+    table = read_folders(names, f"'{url}'", within=url, labels=labels, notes=tree.notes)
     return Examples(
-        **vars(replace(table, notes=(*tree.notes, *table.notes))),
+        **vars(table),
         files=remote_files(Names(system.unstrip_protocol(path) for path in paths)),
         as_values=tree.kind == "arrays",
         origin=partial(digest, url, names, states),

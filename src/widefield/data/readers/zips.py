@@ -6,7 +6,6 @@ import stat
 import zipfile
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from widefield.data.examples import Examples, LazyFiles
@@ -50,9 +49,9 @@ def read_zip(files: Sequence[Path], source: str, labels: bool = False) -> Exampl
         with archive.open(member) as file:
             return memoryview(file.read(member.file_size))
 
-    table = read_folders(names, source, labels=labels)
+    table = read_folders(names, source, labels=labels, notes=tree.notes)
     return Examples(
-        **vars(replace(table, notes=(*tree.notes, *table.notes))),
+        **vars(table),
         files=LazyFiles(len(names), read),
         as_values=tree.kind == "arrays",
     )
