@@ -146,7 +146,9 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
             if self.update == "exact":
                 state = self.gradient_step(state, grad, lr, weight_decay)
             else:
-                gap = self.gap or default_gap(self.head.examples, len(index))
+                # n / b over all processes: the steps between two visits of a row.
+                examples_of_step = rank_and_world()[1] * len(index)
+                gap = self.gap or max(1, round(self.head.examples / examples_of_step))
                 state = self.paper_step(state, grad, lr, weight_decay, gap)
             self.head.storage.write(index, state)
         return loss
@@ -182,12 +184,6 @@ class LazyOptimizer(torch.optim.Optimizer, ABC):
         self, state: RowState, grad: Tensor, lr: float, weight_decay: float, gap: int
     ) -> RowState:
         """Take the paper's visit: a gradient step, then `gap - 1` zero-gradient steps ahead."""
-
-
-def default_gap(examples: int, batch_size: int) -> int:
-    """Return n / b over all processes, rounded: the steps between two visits of a row."""
-    _, world = rank_and_world()
-    return max(1, round(examples / (world * batch_size)))
 
 
 def decayed_powers(a: float, mu: float, k: int) -> float:

@@ -70,9 +70,9 @@ def decode_crops(
         boxes = boxes_in(frame)
         if image.format in ("JPEG", "MPO"):
             seen = (1.0, 1.0) if fit == "pad" else (whole[0] / frame[0], whole[1] / frame[1])
-            _scale_down(
-                image, min(min(b[2 + k] * seen[k] / size[k] for k in (0, 1)) for b in boxes)
-            )
+            scale = int(min(b[2 + k] * seen[k] / size[k] for b in boxes for k in (0, 1)))
+            if scale > 1:  # libjpeg has the factors 2, 4 and 8, and takes the next smaller one
+                image.draft(None, (image.width // scale, image.height // scale))
         upright = load_upright(image, file, black_white)
     assert upright is not None, "black and white are known once the data are open"
     rgb = _padded(upright.rgb, size) if fit == "pad" else upright.rgb
@@ -83,13 +83,6 @@ def decode_crops(
         last = max(first + 1, round((top + height) * y))
         end = max(start + 1, round((left + width) * x))
         _resize(rgb.crop((start, first, end, last)), target[view])
-
-
-def _scale_down(image: Image.Image, factor: float) -> None:
-    """Let a JPEG decode at most `factor` times smaller: libjpeg has the factors 2, 4 and 8."""
-    scale = int(factor)
-    if scale > 1:
-        image.draft(None, (image.width // scale, image.height // scale))
 
 
 def _resize(image: Image.Image, out: Tensor) -> None:

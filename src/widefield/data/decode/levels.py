@@ -84,9 +84,3 @@ def _flat(x: Waveform, least: int) -> NDArray[np.bool_]:
     for start, end in zip(first[is_long].tolist(), last[is_long].tolist(), strict=True):
         flat[start : end + 1] = True
     return flat
-
-
-def within_full_scale(x: Waveform) -> tuple[Waveform, Choices]:
-    """Divide x by its peak if that is above 1."""
-    peak = np.abs(x).max(initial=0)
-    return (x / peak, ("loud",)) if peak > 1 else (x, ())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from widefield.data.decode.levels import Choices, to_mono, within_full_scale, without_offset
+from widefield.data.decode.levels import Choices, to_mono, without_offset
 from widefield.data.readers.recordings import to_int16
 
 if TYPE_CHECKING:
@@ -222,8 +222,9 @@ def leveled(x: NDArray[np.float32], old: int, new: int) -> tuple[NDArray[np.int1
             f"holds samples up to {peak:.6g}, beyond [-1, 1]: divide them by their full scale, "
             "such as 32768"
         )
-    x, loud = within_full_scale(x)
-    return to_int16(resample(x, old, new)), (*offset, *loud)
+    if peak <= 1:
+        return to_int16(resample(x, old, new)), offset
+    return to_int16(resample(x / np.float32(peak), old, new)), (*offset, "loud")
 
 
 def resample(x: NDArray[np.float32], old: int, new: int) -> NDArray[np.float32]:

@@ -39,20 +39,17 @@ def read_memory(data: Array | Mapping[str, Array]) -> Examples:
     """Read arrays in memory: images, or a mapping with `x` and arrays of labels or targets."""
     if not isinstance(data, Mapping):
         data = {"x": data}
-    images = data.get("x")
-    if is_list_of_images(images):
+    images: object = data.get("x")
+    if (
+        isinstance(images, list | tuple)
+        and images
+        and all(isinstance(image, Image.Image) for image in images)
+    ):
         rest = {str(k): _as_array(str(k), value) for k, value in data.items() if k != "x"}
-        assert isinstance(images, list | tuple)
         table = read_label_arrays(len(images), rest, _tasks(rest))
         return Examples(**vars(table), files=list(images))
     arrays = {str(key): _as_array(str(key), value) for key, value in data.items()}
     return read_arrays_by_key(arrays, "the mapping")
-
-
-def is_list_of_images(data: object) -> bool:
-    """Return whether `data` is a list of PIL images."""
-    is_list = isinstance(data, list | tuple) and len(data) > 0
-    return is_list and all(isinstance(item, Image.Image) for item in data)  # type: ignore[attr-defined]
 
 
 def _as_array(key: str, value: Array) -> NDArray[np.generic]:

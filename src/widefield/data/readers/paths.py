@@ -37,7 +37,7 @@ def _read_parquet(files: Sequence[Path], source: str, labels: bool) -> Examples:
     schema = tables.read_schema(files[0])
     if "window" in schema.names and len(files) == 1:
         return read_arrays_by_key(tables.read_windows(files[0]), source)
-    if tables.has_images(schema):
+    if tables.image_columns(schema):
         return tables.read_tables(files, source)
     if len(files) == 1 and path_column(schema.names) is not None:
         return manifest.read_manifest(files[0])
@@ -96,8 +96,8 @@ def _read_files(files: Sequence[Path], source: str, *, labels: bool) -> Examples
 
 def _read_folder(folder: Path, source: str, *, labels: bool) -> Examples:
     """Read a saved data set, shards, or files of images or sounds."""
-    if tables.is_saved(folder):
-        return _read_files(tables.saved_files(folder), source, labels=labels)
+    if (saved := tables.saved_files(folder)) is not None:
+        return _read_files(saved, source, labels=labels)
     if _shards(folder, tars.PACKED_SUFFIXES):
         raise ValueError(tars.COMPRESSED.format(source))
     for suffix in _SHARDS:

@@ -46,7 +46,8 @@ def read_object(data: object) -> Examples | None:
     if isinstance(data, IterableDataset):
         raise ValueError("an IterableDataset has no stable order: give a Dataset with an index")
     if isinstance(data, torch.utils.data.Dataset):
-        return _read_folder(data) if _is_folder(data) else _read_items(data)
+        is_folder = all(hasattr(data, name) for name in ("samples", "classes", "root"))
+        return _read_folder(data) if is_folder else _read_items(data)
     return read_list(data) if isinstance(data, list | tuple) else None
 
 
@@ -175,10 +176,6 @@ def _read_items(data: Any) -> Examples:
     stacked, notes = as_pixels(np.stack(pixels), "images of the data set") if pixels else (None, ())
     table = read_label_arrays(len(data), arrays, tasks, (*notes, *untold))
     return Examples(**vars(table), pixels=stacked, files=None if pixels else _images_of(data))
-
-
-def _is_folder(data: Any) -> bool:
-    return all(hasattr(data, name) for name in ("samples", "classes", "root"))
 
 
 def _read_folder(data: Any) -> Examples:

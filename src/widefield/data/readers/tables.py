@@ -119,13 +119,8 @@ def read_table(table: pa.Table, source: str) -> Examples:
     return _examples(table.drop_columns([image]), ArrowImages(table[image]), table.schema, source)
 
 
-def is_saved(folder: Path) -> bool:
-    """Return whether a folder is one of `datasets.Dataset.save_to_disk`."""
-    return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
-
-
-def saved_files(folder: Path) -> list[Path]:
-    """Return the Arrow files of a folder that `datasets.Dataset.save_to_disk` wrote."""
+def saved_files(folder: Path) -> list[Path] | None:
+    """Return the Arrow files of a folder that `datasets.Dataset.save_to_disk` wrote; else None."""
     if (folder / "dataset_dict.json").is_file():
         splits = _json(folder / "dataset_dict.json").get("splits", [])
         example = next((split for split in splits if "train" in split), "train")
@@ -133,6 +128,8 @@ def saved_files(folder: Path) -> list[Path]:
             f"'{folder}' holds the splits {' and '.join(map(str, splits))}: name one of them, such "
             f"as '{folder / example}'"
         )
+    if not (folder / "state.json").is_file():
+        return None
     parts = _json(folder / "state.json").get("_data_files", [])
     files = [folder / str(part.get("filename")) for part in parts]
     if not files:
@@ -149,13 +146,8 @@ def read_schema(file: Path) -> pa.Schema:
         raise _unreadable(file, "Parquet", error) from None
 
 
-def has_images(schema: pa.Schema) -> bool:
-    """Return whether a column of a table can hold encoded images."""
-    return bool(_image_columns(schema))
-
-
 def _image_column(schema: pa.Schema, source: str) -> str:
-    found = _image_columns(schema)
+    found = image_columns(schema)
     if not found:
         raise ValueError(
             f"{source} has no column of encoded images: expected bytes of JPEG or PNG files; found "
@@ -170,7 +162,8 @@ def _image_column(schema: pa.Schema, source: str) -> str:
     return (named or found)[0]
 
 
-def _image_columns(schema: pa.Schema) -> list[str]:
+def image_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns of a table that can hold encoded images."""
     declared = [name for name, kind in _features(schema).items() if kind.get("_type") == "Image"]
     return declared or [each.name for each in schema if _holds_bytes(each.type)]
 

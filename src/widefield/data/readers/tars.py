@@ -132,10 +132,15 @@ def _one_of_each(
     images: Sequence[_Member], keys: Sequence[Key]
 ) -> tuple[list[_Member], list[Key], tuple[str, ...]]:
     """Return an image of each sample, its key, and a note if there are more."""
+
+    def rank(pair: tuple[_Member, Key]) -> tuple[bool, bool, str]:
+        image, key = pair
+        return image.stem != key, is_named_as_target(image.name), image.name
+
     chosen: dict[Key, _Member] = {}
     lost: list[tuple[_Member, Key]] = []
     # The image whose name is the key comes first.
-    for image, key in sorted(zip(images, keys, strict=True), key=lambda pair: _rank(*pair)):
+    for image, key in sorted(zip(images, keys, strict=True), key=rank):
         if chosen.setdefault(key, image) is not image:
             lost.append((image, key))
     found = {key: chosen[key] for key in dict.fromkeys(keys)}
@@ -145,10 +150,6 @@ def _one_of_each(
         for image, key in lost[:1]
     )
     return [*found.values()], [*found], notes
-
-
-def _rank(image: _Member, key: Key) -> tuple[bool, bool, str]:
-    return image.stem != key, is_named_as_target(image.name), image.name
 
 
 def is_compressed(name: str) -> bool:
