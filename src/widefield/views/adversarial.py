@@ -1,7 +1,7 @@
 """Adversarial views: projected gradient ascent on the loss, over the pixels of each image."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge, Gt
@@ -16,14 +16,12 @@ from widefield.views.policy import PolicySettings
 class AdversarialSettings(PolicySettings):
     """Settings of adversarial views."""
 
+    argument_of: ClassVar = {"attack_budget": "budget", "attack_steps": "steps"}
+
     attack_budget: Annotated[float, Gt(0)] = 8 / 255
     """Maximum change of a pixel, in units of the images' range."""
     attack_steps: Annotated[int, Ge(1)] = 3
     """Steps of gradient ascent; each costs a forward and a backward pass."""
-
-    def arguments(self, channels: int) -> dict[str, Any]:
-        """Return the arguments of the augmentation."""
-        return {"budget": self.attack_budget, "steps": self.attack_steps}
 
 
 class Adversarial(Augmentation):

@@ -1,7 +1,7 @@
 """Cutout: a square of each image is covered with gray."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Gt, Le
@@ -20,12 +20,10 @@ is close to it and depends neither on the image nor on the batch."""
 class CutoutSettings(PolicySettings):
     """Settings of cutout."""
 
+    argument_of: ClassVar = {"cutout_size": "size"}
+
     cutout_size: Annotated[float, Gt(0), Le(1)] = 0.5
     """Side of the covered square, as a share of the image's shorter side."""
-
-    def arguments(self, channels: int) -> dict[str, Any]:
-        """Return the arguments of the augmentation."""
-        return {"size": self.cutout_size}
 
 
 class Cutout(Augmentation):

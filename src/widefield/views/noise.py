@@ -1,7 +1,7 @@
 """Gaussian noise on every pixel or on the planted object only."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge, Gt
@@ -16,12 +16,10 @@ from widefield.views.policy import PolicySettings
 class NoiseSettings(PolicySettings):
     """Settings of noise and noise:object."""
 
+    argument_of: ClassVar = {"noise_std": "std"}
+
     noise_std: Annotated[float, Gt(0)] = 0.1
     """Standard deviation of the noise, in units of the images' range."""
-
-    def arguments(self, channels: int) -> dict[str, Any]:
-        """Return the arguments of the augmentation."""
-        return {"std": self.noise_std}
 
 
 class Noise(Augmentation):
@@ -47,7 +45,7 @@ class Noise(Augmentation):
         return [(x + self.std * _normal(x, generator)).clamp(0, 1) for x in views]
 
 
-class ObjectNoise(Augmentation):
+class ObjectNoise(Noise):
     """Noise on the pixels of the planted object only, which makes this feature harder.
 
     Args:
@@ -65,11 +63,6 @@ class ObjectNoise(Augmentation):
     """
 
     needs_mask = True
-
-    @checked
-    def __init__(self, *, std: Annotated[float, Ge(0)]) -> None:
-        super().__init__()
-        self.std = std
 
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Add independent noise inside `context.mask` to each of `views` [B, C, H, W]."""

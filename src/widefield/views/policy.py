@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from widefield.core.settings import Settings
 from widefield.views.base import Augmentation
@@ -15,9 +15,12 @@ Stage = Literal["image", "picture", "spectrogram", "samples", "any"]
 class PolicySettings(Settings):
     """Settings of a view policy; this base class has none."""
 
-    def arguments(self, channels: int) -> Mapping[str, Any]:
-        """Return them as arguments of the augmentation, for images of `channels` channels."""
-        return {}
+    argument_of: ClassVar[Mapping[str, str]] = {}
+    """Field -> argument of the augmentation that it is."""
+
+    def arguments(self, channels: int) -> dict[str, Any]:
+        """Return the arguments of the augmentation, for images of `channels` channels."""
+        return {argument: getattr(self, name) for name, argument in self.argument_of.items()}
 
 
 class Policy(NamedTuple):

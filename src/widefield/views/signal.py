@@ -5,7 +5,7 @@ deviation of a channel over the batch, or to the length of a window.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge, Gt, Le
@@ -158,45 +158,37 @@ def normal(shape: list[int] | tuple[int, ...], like: Tensor, generator: Generato
 class JitterSettings(PolicySettings):
     """Settings of jitter."""
 
+    argument_of: ClassVar = {"jitter_std": "std"}
+
     jitter_std: Annotated[float, Gt(0)] = 0.1
     """Deviation of the noise, as a share of that of the channel."""
-
-    def arguments(self, channels: int) -> dict[str, Any]:
-        """Return the arguments of the augmentation."""
-        return {"std": self.jitter_std}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleSettings(PolicySettings):
     """Settings of scale."""
 
+    argument_of: ClassVar = {"scale_spread": "spread"}
+
     scale_spread: Annotated[float, Gt(0)] = 0.2
     """Deviation of the logarithm of a channel's gain."""
-
-    def arguments(self, channels: int) -> dict[str, Any]:
-        """Return the arguments of the augmentation."""
-        return {"spread": self.scale_spread}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeMaskSettings(PolicySettings):
     """Settings of time-mask."""
 
+    argument_of: ClassVar = {"time_mask": "share"}
+
     time_mask: Annotated[float, Gt(0), Le(1)] = 0.3
     """Maximum length of the covered run, as a share of the time."""
-
-    def arguments(self, channels: int) -> dict[str, Any]:
-        """Return the arguments of the augmentation."""
-        return {"share": self.time_mask}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelDropSettings(PolicySettings):
     """Settings of channel-drop."""
 
+    argument_of: ClassVar = {"channel_drop": "prob"}
+
     channel_drop: Annotated[float, Ge(0), Le(1)] = 0.2
     """Probability that a channel is dropped."""
-
-    def arguments(self, channels: int) -> dict[str, Any]:
-        """Return the arguments of the augmentation."""
-        return {"prob": self.channel_drop}

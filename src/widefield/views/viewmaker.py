@@ -1,7 +1,7 @@
 """Viewmaker: a network trained as an adversary of the encoder perturbs images within a budget."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -171,6 +171,8 @@ def _with_noise(x: Tensor, generator: Generator | None) -> Tensor:
 class PublishedViewmakerSettings(PolicySettings):
     """Settings of viewmaker:published: unclamped, on the sphere."""
 
+    argument_of: ClassVar = {"viewmaker_budget": "budget", "viewmaker_lr": "lr"}
+
     viewmaker_budget: Annotated[float, Gt(0)] = 0.05
     """Mean absolute change of a number, in units of the images' range."""
     viewmaker_lr: Annotated[float, Gt(0)] = 1e-3
@@ -178,7 +180,7 @@ class PublishedViewmakerSettings(PolicySettings):
 
     def arguments(self, channels: int) -> dict[str, Any]:
         """Return the arguments of the augmentation."""
-        return {"channels": channels, "budget": self.viewmaker_budget, "lr": self.viewmaker_lr}
+        return {"channels": channels, **super().arguments(channels)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +191,13 @@ class ViewmakerSettings(PolicySettings):
         >>> ViewmakerSettings(viewmaker_budget=0.1).changed({"viewmaker_lr": 2e-3}).viewmaker_budget
         0.1
     """
+
+    argument_of: ClassVar = {
+        "viewmaker_budget": "budget",
+        "viewmaker_shape": "shape",
+        "viewmaker_clamp": "clamp",
+        "viewmaker_lr": "lr",
+    }
 
     viewmaker_budget: Annotated[float, Gt(0)] = 0.05
     """Mean absolute change of a number, in units of the images' range."""
@@ -201,10 +210,4 @@ class ViewmakerSettings(PolicySettings):
 
     def arguments(self, channels: int) -> dict[str, Any]:
         """Return the arguments of the augmentation."""
-        return {
-            "channels": channels,
-            "budget": self.viewmaker_budget,
-            "shape": self.viewmaker_shape,
-            "clamp": self.viewmaker_clamp,
-            "lr": self.viewmaker_lr,
-        }
+        return {"channels": channels, **super().arguments(channels)}
