@@ -5,14 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from widefield.core.errors import option
-from widefield.core.types import (
-    BlackWhite,
-    Fit,
-    PixelStorage,
-    ProgressCallback,
-    Size,
-    kind_of,
-)
+from widefield.core.types import BlackWhite, Fit, PixelStorage, ProgressCallback, Size, kind_of
 from widefield.data.dataset import Dataset
 from widefield.data.decisions import without
 from widefield.data.examples import Examples

@@ -10,13 +10,7 @@ from numpy.typing import NDArray
 from widefield.core.errors import option
 from widefield.core.hardware import check_memory
 from widefield.core.types import ProgressCallback
-from widefield.data.cache import (
-    DecodingJournal,
-    Record,
-    cache_key,
-    digest,
-    load_or_build,
-)
+from widefield.data.cache import DecodingJournal, Record, cache_key, digest, load_or_build
 from widefield.data.clips import Clips
 from widefield.data.dataset import Dataset
 from widefield.data.decode.decoding import Result, decode_all, failures, in_parallel

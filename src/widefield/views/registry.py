@@ -29,11 +29,7 @@ from widefield.views.signal import (
 )
 from widefield.views.simple import Identity, RandomMask, Turn
 from widefield.views.spectrogram import SpecAugment, Spectrogram
-from widefield.views.viewmaker import (
-    PublishedViewmakerSettings,
-    Viewmaker,
-    ViewmakerSettings,
-)
+from widefield.views.viewmaker import PublishedViewmakerSettings, Viewmaker, ViewmakerSettings
 from widefield.views.waveform import PublishedWaveAugment, WaveAugment
 
 SIGNAL_POLICIES: dict[str, dict[Kind, tuple[str, ...]]] = {
