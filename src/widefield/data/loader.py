@@ -1,9 +1,9 @@
 """Batches of a data set on the device, shuffled as a function of (seed, epoch)."""
 
-import queue
-import threading
 import time
+from collections import deque
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -249,34 +249,11 @@ def _prefetch(items: Iterator[T]) -> Generator[T, None, None]:
 
     The thread ends after the last item, after an error (raised here), or when the consumer stops.
     """
-    ready = queue.SimpleQueue[tuple[T | None, BaseException | None]]()
-    space, stop = queue.SimpleQueue[None](), threading.Event()
-    for _ in range(_PREFETCH):
-        space.put(None)
-
-    def read() -> None:
-        try:
-            for item in items:
-                space.get()
-                if stop.is_set():
-                    return
-                ready.put((item, None))
-            ready.put((None, None))
-        except BaseException as error:
-            ready.put((None, error))
-
-    thread = threading.Thread(target=read, name="widefield-read-ahead", daemon=True)
-    thread.start()
+    worker = ThreadPoolExecutor(1, thread_name_prefix="widefield-read-ahead")
     try:
-        while True:
-            item, error = ready.get()
-            if error is not None:
-                raise error
-            if item is None:
-                return
-            space.put(None)
+        ahead = deque(worker.submit(next, items, None) for _ in range(_PREFETCH))
+        while (item := ahead.popleft().result()) is not None:
+            ahead.append(worker.submit(next, items, None))
             yield item
     finally:
-        stop.set()
-        space.put(None)
-        thread.join()
+        worker.shutdown(cancel_futures=True)
