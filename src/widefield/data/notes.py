@@ -30,7 +30,7 @@ _SOUND_CHOICES = {
     "quiet": "are below -66 dB, and are raised by 48 dB to keep their levels in 16 bits",
     "loud": "exceed full scale, and are scaled down to it",
 }
-"""Text of each choice of `data.decode.levels`."""
+"""Text of each choice of `data.decode.sounds`."""
 
 # Chosen by hand: the percentiles of 0.1 and 99.9 leave 0.2 % outside by themselves.
 _MIN_OUTSIDE = 5e-3

@@ -16,7 +16,7 @@ from PIL import Image
 import made_sources
 from made_sources import CLASSES, add, encoded
 from widefield.data import Dataset, open_dataset
-from widefield.data.readers.tars import sample_keys
+from widefield.data.readers.archives import sample_keys
 
 Files = dict[str, bytes]
 BASE = encoded(12)

@@ -9,8 +9,7 @@ import soundfile
 import torch
 
 from widefield.data import open_dataset
-from widefield.data.decode.levels import to_mono, without_offset
-from widefield.data.decode.sounds import UnreadableError, decode
+from widefield.data.decode.sounds import UnreadableError, decode, to_mono, without_offset
 from widefield.data.readers.recordings import from_int16
 from widefield.inference.features import FeatureExtractor
 

@@ -15,7 +15,7 @@ from widefield.data.cache import digest_of_files
 from widefield.data.examples import Examples
 from widefield.data.labels.files import path_column
 from widefield.data.labels.folders import is_split
-from widefield.data.readers import hub, manifest, remote, tables, tars, zips
+from widefield.data.readers import archives, hub, manifest, remote, tables
 from widefield.data.readers.arrays import read_arrays_by_key
 from widefield.data.readers.hdf5 import read_hdf5, read_zarr
 from widefield.data.readers.images import read_folder
@@ -58,8 +58,8 @@ READERS: Mapping[str, Reader] = {
     ".feather": lambda files, source, labels: tables.read_tables(files, source),
     ".csv": lambda files, source, labels: manifest.read_manifest(files[0]),
     ".tsv": lambda files, source, labels: manifest.read_manifest(files[0]),
-    ".tar": tars.read_tars,
-    ".zip": zips.read_zip,
+    ".tar": archives.read_tars,
+    ".zip": archives.read_zip,
 }
 """Suffix -> reader of files."""
 _SHARDS = (".tar", ".parquet")
@@ -78,8 +78,8 @@ def read_path(path: Path, *, labels: bool) -> Examples:
             raise ValueError(f"{source} cannot be read: {error.strerror}") from None
     if suffix in READERS:
         return _read_files([path], source, labels=labels)
-    if tars.is_compressed(path.name):
-        raise ValueError(tars.COMPRESSED.format(source))
+    if archives.is_compressed(path.name):
+        raise ValueError(archives.COMPRESSED.format(source))
     *suffixes, last = READERS
     raise ValueError(f"{source} is neither a folder, nor a {', '.join(suffixes)} or {last} file")
 
@@ -98,8 +98,8 @@ def _read_folder(folder: Path, source: str, *, labels: bool) -> Examples:
     """Read a saved data set, shards, or files of images or sounds."""
     if (saved := tables.saved_files(folder)) is not None:
         return _read_files(saved, source, labels=labels)
-    if _shards(folder, tars.PACKED_SUFFIXES):
-        raise ValueError(tars.COMPRESSED.format(source))
+    if _shards(folder, archives.PACKED_SUFFIXES):
+        raise ValueError(archives.COMPRESSED.format(source))
     for suffix in _SHARDS:
         if shards := _shards(folder, (suffix,)):
             _check_one_split(shards, source)
