@@ -130,11 +130,7 @@ VIEWS: dict[str, Policy] = {
         "Turn by a random multiple of 90 degrees, mirror with probability 1/2, and nothing else.",
         Turn,
     ),
-    "none": Policy(
-        "Return the example itself.",
-        Identity,
-        stage="any",
-    ),
+    "none": Policy("Return the example itself.", Identity, stage="any"),
     "crop": Policy(
         "Crop 8 to 100 % of the area, and nothing else.",
         partial(
@@ -160,17 +156,9 @@ VIEWS: dict[str, Policy] = {
         stage="picture",
     ),
     "cutout": Policy(
-        "Cover a square with gray (DeVries & Taylor 2017).",
-        Cutout,
-        CutoutSettings,
-        stage="picture",
+        "Cover a square with gray (DeVries & Taylor 2017).", Cutout, CutoutSettings, stage="picture"
     ),
-    "noise": Policy(
-        "Add Gaussian noise to every pixel.",
-        Noise,
-        NoiseSettings,
-        stage="picture",
-    ),
+    "noise": Policy("Add Gaussian noise to every pixel.", Noise, NoiseSettings, stage="picture"),
     "noise:object": Policy(
         "Add Gaussian noise to the planted object alone (Feature Dropout 2022, section 4).",
         ObjectNoise,
