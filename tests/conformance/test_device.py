@@ -206,7 +206,7 @@ def test_probes_and_readouts(watch: Watch, pictures: Dataset) -> None:
     assert h.device == DEVICE
     rows = np.arange(48)
     data = Table(names=[*map(str, rows)], labels={"class": rows % 3}, classes={"class": (*"abc",)})
-    train, test = data.take(rows[:36]), data.take(rows[36:])
+    train, test = (replace(data, **data.columns(part)) for part in (rows[:36], rows[36:]))
     found = score(h[:36], train, h[36:], test, pooled=128)
     assert 0 <= found["class"].value <= 1
     assert any("_local_scalar_dense" in wait for wait in watch.waits)

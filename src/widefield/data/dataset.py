@@ -176,10 +176,6 @@ class Dataset(Table):
             clips=None if self.clips is None else self.clips.subset(index),
         )
 
-    def take(self, rows: NDArray[np.int64]) -> "Dataset":
-        """Return these examples, in this order."""
-        return self.subset(rows)
-
     def with_class_order(self, known: Mapping[str, Sequence[str]]) -> "Dataset":
         """Return the same examples with the classes of each task in the order that is `known`.
 

@@ -136,11 +136,6 @@ class Target:
         known: NDArray[np.bool_] = ~np.isnan(self.values[:, 0])
         return known
 
-    def with_gap(self) -> "Target":
-        """Return the target with another row, of an example without one."""
-        gap = np.full((1, self.values.shape[1]), np.nan)
-        return replace(self, values=np.concatenate([self.values, gap]))
-
     def subset(self, rows: NDArray[np.int64] | slice) -> "Target":
         """Return the targets of the examples `rows`."""
         return replace(self, values=self.values[rows])
@@ -183,10 +178,6 @@ class Table:
     skipped: tuple[Skipped, ...] = ()
     """Rows of the source that are no examples: without an image, repeated, or cut off."""
     notes: tuple[str, ...] = ()
-
-    def take(self, rows: NDArray[np.int64]) -> Self:
-        """Return these rows, in this order."""
-        return replace(self, **self.columns(rows))
 
     def columns(self, rows: NDArray[np.int64]) -> dict[str, Any]:
         """Return the fields that have a value for each example, of these rows."""

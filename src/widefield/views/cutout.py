@@ -54,13 +54,13 @@ class Cutout(Augmentation):
 
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Cover a square of each image of each of `views` [B, C, H, W]."""
-        return [torch.where(self._covered(x, generator), GRAY, x) for x in views]
-
-    def _covered(self, x: Tensor, generator: Generator | None) -> Tensor:
-        """Return which pixels of `x` [B, C, H, W] are covered, bool [B, 1, H, W]."""
-        side = max(1, round(self.size * min(x.shape[-2:])))
-        rows, columns = (self._segment(len(x), n, side, x, generator) for n in x.shape[-2:])
-        return (rows[:, :, None] & columns[:, None, :])[:, None]
+        covered = []
+        for x in views:
+            side = max(1, round(self.size * min(x.shape[-2:])))
+            rows, columns = (self._segment(len(x), n, side, x, generator) for n in x.shape[-2:])
+            square = (rows[:, :, None] & columns[:, None, :])[:, None]
+            covered.append(torch.where(square, GRAY, x))
+        return covered
 
     def _segment(
         self, count: int, length: int, side: int, like: Tensor, generator: Generator | None

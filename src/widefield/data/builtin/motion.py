@@ -76,9 +76,9 @@ def _motion(
     time = np.arange(WINDOW_STEPS)[None] / RATE
     cycles = cadence * (0.8 + 0.4 * uniform("cadence")) * time + 2 * uniform("phase")
     level = strength * np.exp(uniform("strength") - 0.5)
-    burst = _unit(
-        np.exp(sharpness * (np.cos(2 * np.pi * cycles) - 1)) + 0.02 * np.cos(2 * np.pi * cycles)
-    )
+    burst = np.exp(sharpness * (np.cos(2 * np.pi * cycles) - 1)) + 0.02 * np.cos(2 * np.pi * cycles)
+    burst = burst - burst.mean(1, keepdims=True)
+    burst = burst / burst.std(1, keepdims=True)
     # At half the cadence: a leg or an arm swings once in two steps.
     forward = np.sqrt(2) * np.sin(np.pi * cycles)
     lateral = np.sqrt(2) * np.sin(np.pi * cycles + np.pi * (0.2 + 0.6 * uniform("lag")))
@@ -107,12 +107,6 @@ def _measure(
     index = 3 * WINDOW_STEPS * number[:, None] + np.arange(3 * WINDOW_STEPS)
     noise = _normal(split, "noise", index).reshape(len(number), WINDOW_STEPS, 3)
     return np.einsum("ijn,ntj->nti", rotation, body) + _NOISE * noise
-
-
-def _unit(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return x [n, T] with mean 0 and deviation 1 in each row."""
-    centered = x - x.mean(1, keepdims=True)
-    return centered / centered.std(1, keepdims=True)
 
 
 def _uniform(split: Split, stream: str, index: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -126,6 +126,11 @@ def _contrast(image: NDArray[np.uint8], window: NDArray[np.int64]) -> NDArray[np
 
 def load_photo(photo: str) -> Image.Image:
     """Return one of `PHOTOS` in RGB."""
+    with Image.open(_photo_path(photo)) as image:
+        return image.convert("RGB")
+
+
+def _photo_path(photo: str) -> Path:
     package = "sklearn" if photo in _FROM_SCIKIT_LEARN else "skimage"
     folder = "datasets/images" if photo in _FROM_SCIKIT_LEARN else "data"
     spec = find_spec(package)
@@ -134,5 +139,4 @@ def load_photo(photo: str) -> Image.Image:
     files = sorted((Path(spec.origin).parent / folder).glob(f"{photo}.*"))
     if not files:
         raise ValueError(f"photograph '{photo}' is missing from {package}; reinstall that package")
-    with Image.open(files[0]) as image:
-        return image.convert("RGB")
+    return files[0]

@@ -54,8 +54,10 @@ def csv_format(path: Path, source: str) -> tuple[str, str, list[str]]:
         encoding = "utf-16" if is_utf16 else "utf-8-sig"
         with path.open(newline="", encoding=encoding) as file:
             header = file.readline(_LARGEST)
-        delimiter = _delimiter(header)
-        names = _split(header, delimiter)
+        columns = {mark: _split(header, mark) for mark in _DELIMITERS}
+        found = (x for x, names in columns.items() if len(names) > 1 and path_column(names))
+        delimiter = next(found, ",")
+        names = columns[delimiter]
     checked_names(names, source)
     return encoding, delimiter, names
 
@@ -73,14 +75,6 @@ def _one_line(source: str) -> Iterator[None]:
 
 def _split(header: str, delimiter: str) -> list[str]:
     return [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
-
-
-def _delimiter(header: str) -> str:
-    for delimiter in _DELIMITERS:
-        names = _split(header, delimiter)
-        if len(names) > 1 and path_column(names) is not None:
-            return delimiter
-    return ","
 
 
 def path_column(names: Sequence[str]) -> str | None:

@@ -102,25 +102,17 @@ class LabelTable(Table):
         row_of = {name_of[path]: row for path, row in zip(paths, rows, strict=True)}
         if len(row_of) < len(paths):
             raise ValueError(f"{self.source} names one example by two paths: keep one of them")
-        # An example without a label takes the row -1, the one that is appended.
         index = np.array([row_of.get(name, -1) for name in names], dtype=np.int64)
-        table = Table(
-            names=names,
-            labels={task: np.append(ids, -1)[index] for task, ids in self.labels.items()},
-            classes=self.classes,
-            targets={
-                task: target.with_gap().subset(index) for task, target in self.targets.items()
-            },
-            notes=self.notes,
-        )
-        return table.with_notes(*_notes_on(table))
-
-
-def _notes_on(table: Table) -> Iterable[str]:
-    for task, ids in table.labels.items():
-        yield classes_note(task, ids, table.classes[task])
-    for task, target in table.targets.items():
-        yield target.note(task, in_table=True)
+        has_none = index < 0
+        labels = {task: np.where(has_none, -1, ids[index]) for task, ids in self.labels.items()}
+        targets = {
+            task: replace(target, values=np.where(has_none[:, None], np.nan, target.values[index]))
+            for task, target in self.targets.items()
+        }
+        notes = [classes_note(task, ids, self.classes[task]) for task, ids in labels.items()]
+        notes += [target.note(task, in_table=True) for task, target in targets.items()]
+        table = Table(names=names, labels=labels, classes=self.classes, targets=targets)
+        return table.with_notes(*self.notes, *notes)
 
 
 def read_labels(
