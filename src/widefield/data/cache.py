@@ -268,7 +268,7 @@ def _write_entry(
         raise
     finally:
         os.close(lock)
-    prune(entry, MAX_CACHE_BYTES)
+    prune(entry)
 
 
 def _temp_dir(entry: Path) -> tuple[Path, int]:
@@ -338,11 +338,11 @@ def _keep(entry: Path, write: Callable[[Path], None]) -> None:
         folder.rename(entry)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    prune(entry, MAX_CACHE_BYTES)
+    prune(entry)
 
 
-def prune(current: Path, limit: float) -> None:
-    """Remove the least recently used entries beside `current` until all take up to `limit` bytes.
+def prune(current: Path) -> None:
+    """Remove the least recently used entries beside `current` until all fit into `MAX_CACHE_BYTES`.
 
     A process that has an entry open can still use it: the file exists until it is closed.
     """
@@ -356,7 +356,7 @@ def prune(current: Path, limit: float) -> None:
                 _remove(path)
     total = sum(size for _, size, _ in entries)
     for _, size, path in sorted(entries, reverse=True):
-        if total > limit and path != current:
+        if total > MAX_CACHE_BYTES and path != current:
             _remove(path)
             total -= size
 

@@ -1,7 +1,6 @@
 """URLs as a source, through fsspec: a file is copied into the cache, a folder is read as it is."""
 
 import hashlib
-import math
 import os
 from collections import Counter
 from functools import partial
@@ -14,9 +13,6 @@ from widefield.data.examples import Examples, LazyFiles
 from widefield.data.labels.folders import read_folders
 from widefield.data.readers.tree import sort_out, visible
 from widefield.data.table import Names
-
-_LIMIT_VARIABLE, _LIMIT_GB = "WIDEFIELD_URL_CACHE_GB", 50.0
-"""The environment variable of the most GB of copied files, and its default, chosen by hand."""
 
 
 def remote_files(urls: Names) -> LazyFiles:
@@ -31,7 +27,6 @@ def fetch(url: str) -> Path:
     The copies that were used least recently are removed where all exceed the limit.
     """
     system, path = _system_of(url)
-    limit = _limit()
     try:
         info = system.info(path)
         state = repr((url, info.get("size"), info.get("mtime"), info.get("ETag")))
@@ -47,25 +42,12 @@ def fetch(url: str) -> Path:
                 draft.unlink(missing_ok=True)
         # The time of the folder is that of the last use, by which copies are removed.
         local.parent.touch()
-        prune(local.parent, limit)
+        prune(local.parent)
     except CacheError:
         raise
     except Exception as error:  # each protocol has errors of its own
         raise _unreadable(url, error) from error
     return local
-
-
-def _limit() -> float:
-    text = os.environ.get(_LIMIT_VARIABLE, str(_LIMIT_GB))
-    try:
-        limit = float(text)
-    except ValueError:
-        limit = math.nan
-    if not limit >= 0:
-        raise ValueError(
-            f"{_LIMIT_VARIABLE} is {text!r}: give a number of GB, such as {_LIMIT_GB:g}"
-        )
-    return 1e9 * limit
 
 
 def is_folder(url: str) -> bool:
