@@ -83,11 +83,13 @@ class WaveAugment(SignalAugmentation):
         self, x: Tensor, has_reverb: Tensor, generator: Generator | None
     ) -> Tensor:
         """Add reverberation where `has_reverb`, and remove a band from half of the waveforms."""
+        from scipy.fft import next_fast_len  # imported where sounds are, not with every view
+
         steps = x.shape[-1]
         length = max(1, int(_REVERB_LENGTH * steps))
         # Padded, because the convolution is circular: the tail of the end would be heard at the
         # start.
-        padded = fast_length(steps + length)
+        padded = next_fast_len(steps + length, real=True)
         # At its end the tail is at exp(-6), -52 dB, so that it does not stop audibly.
         decay = -6.0 * torch.arange(length, device=x.device, dtype=x.dtype) / length
         tail = decay.exp() * normal((len(x), 1, 1, length), x, generator)
@@ -163,16 +165,3 @@ def _interpolate(x: Tensor, position: Tensor) -> Tensor:
     second = (first + 1).clamp_max(steps - 1)
     one, two = (x.gather(3, i.expand(x.shape)) for i in (first, second))
     return torch.where(valid, one + share * (two - one), 0)
-
-
-def fast_length(minimum: int) -> int:
-    """Return the smallest length 2^a 3^b 5^c >= `minimum`, for a fast Fourier transform."""
-    best = 1 << (minimum - 1).bit_length()
-    power = 1
-    while power < best:
-        odd = power
-        while odd < best:
-            best = min(best, odd << max(0, -(-minimum // odd) - 1).bit_length())
-            odd *= 3
-        power *= 5
-    return best

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.views import Augmentation, Chain, ViewSettings, build_views
-from widefield.views.waveform import WaveAugment, fast_length, time_stretch
+from widefield.views.waveform import WaveAugment, time_stretch
 
 RATE, STEPS = 4000, 4000
 FRONT_END = FrontEnd(rate=RATE, samples=STEPS)
@@ -171,14 +171,3 @@ def test_views_of_spectrograms_need_an_encoder_that_sees_them() -> None:
         views.build(channels=1, kind="sounds")
     (wave,) = ViewSettings().build(channels=1, kind="sounds")(tone(300.0), 1, generator())
     assert wave.shape == (1, 1, 1, STEPS)
-
-
-@pytest.mark.parametrize("least", [1, 2, 7, 100, 999, 10_001, 20_000, 29_999, 65_537])
-def test_fast_lengths_are_the_shortest(least: int) -> None:
-    def smooth(n: int) -> bool:
-        for prime in (5, 3, 2):
-            while n % prime == 0:
-                n //= prime
-        return n == 1
-
-    assert fast_length(least) == next(n for n in range(least, 2 * least + 2) if smooth(n))

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from widefield.core.hardware import host_memory
 from widefield.core.types import WHOLE, Shard
 
 VERSION = 2
@@ -186,8 +187,7 @@ class RowFile:
         uncached = index[~self._cached[index]]
         for offset in self._offsets(uncached).tolist():
             os.posix_fadvise(self._fd, offset, self._record_bytes, os.POSIX_FADV_WILLNEED)
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self._cached[index] = self._size < _CACHED_SHARE * memory
+        self._cached[index] = self._size < _CACHED_SHARE * host_memory()
         return self.read_cached(index, out)
 
     def read_cached(self, index: Index, out: Records | None = None) -> Records:
