@@ -1,12 +1,12 @@
 from .dataset import Dataset as Dataset
+from .dataset import spectrogram_mean_std as spectrogram_mean_std
 from .loader import Loader as Loader
 from .loader import steps_per_epoch as steps_per_epoch
 from .open import count_of_source as count_of_source
 from .open import open_dataset as open_dataset
-from .skipped import Skipped as Skipped
 from .source import kind_of_source as kind_of_source
 from .spec import absolute as absolute
 from .spec import plant_names as plant_names
 from .spec import same_images as same_images
 from .spec import to_test_split as to_test_split
-from .spectrograms import spectrogram_mean_std as spectrogram_mean_std
+from .table import Skipped as Skipped

@@ -6,11 +6,13 @@ from itertools import repeat, starmap
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from widefield.core.form import Form
+from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.pixels import white_of
-from widefield.core.types import STORED, BlackWhite, Fit, Inputs, Kind, kind_of
+from widefield.core.types import STORED, BlackWhite, Fit, Inputs, Kind, kind_of, to_floats
 from widefield.data.cache import digest_of_example
 from widefield.data.clips import Clips, Weighting
 from widefield.data.encoded import EncodedImages
@@ -24,7 +26,7 @@ from widefield.data.table import Skipped, Table, skipped_note
 # Chosen by hand: all of CIFAR-10, and seconds of decoding. Of 2,000 images the error of a mean is
 # below a fortieth of the deviation between images.
 _STATISTICS_EXAMPLES, _STATISTICS_ENCODED = 50_000, 2_000
-"""Examples from which mean and deviation are found: decoded, and encoded ones."""
+"""Examples from which mean and deviation are found: decoded, and encoded ones or sounds."""
 # Chosen by hand: floats of a chunk are in memory at once.
 _STATISTICS_CHUNK = 512
 
@@ -343,3 +345,25 @@ def _mean_std(signals: NDArray[Any], scale: float) -> tuple[tuple[float, ...], t
     std = np.sqrt(total(mean))
     constant = std <= 1e-6 * np.abs(mean)  # relative, because units are arbitrary
     return tuple(mean.tolist()), tuple(np.where(constant, 1.0, std).tolist())
+
+
+_SOUNDS_CHUNK = 100  # chosen by hand
+
+
+def spectrogram_mean_std(dataset: Dataset) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and deviation of the log-mel spectrograms of sounds, in [0, 1] units.
+
+    Up to 2,000 sounds are used, evenly spaced.
+    """
+    assert dataset.rate is not None
+    log_mel = LogMel(FrontEnd(rate=dataset.rate, samples=dataset.images.shape[2]))
+    rows = dataset.images[:: -(-len(dataset) // _STATISTICS_ENCODED)]
+    total, square, count = 0.0, 0.0, 0
+    for first in range(0, len(rows), _SOUNDS_CHUNK):
+        x = torch.from_numpy(np.array(rows[first : first + _SOUNDS_CHUNK])).permute(0, 3, 1, 2)
+        image = log_mel(to_floats(x)).double()
+        total += float(image.sum())
+        square += float(image.square().sum())
+        count += image.numel()
+    mean = total / count
+    return (mean,), (max(square / count - mean**2, 1e-6) ** 0.5,)
