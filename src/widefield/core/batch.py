@@ -263,7 +263,6 @@ def _check_values(x: Tensor, low: float, high: float) -> None:
 
 
 def not_a_tensor(name: str, x: object, wanted: str) -> ValueError:
-    """Return the error of an argument that is no tensor."""
     return ValueError(f"{name} is a {type(x).__name__}: give a tensor {wanted}, by torch.as_tensor")
 
 

@@ -95,7 +95,6 @@ def checked_output(path: str | Path, suffixes: tuple[str, ...], *, overwrite: bo
 
 
 def check_not_there(path: Path) -> None:
-    """Check that nothing would be replaced."""
     if os.path.lexists(path):
         raise ValueError(
             f"{path} is already there: choose another name, or pass {option('overwrite', True)}"

@@ -146,7 +146,6 @@ class InputSpec:
 
     @property
     def form(self) -> Form:
-        """The form of the examples."""
         return Form(
             kind=self.kind,
             size=as_size(self.image_size),

@@ -108,7 +108,6 @@ class Memory:
 
 
 def host_memory() -> int:
-    """Return the bytes of memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

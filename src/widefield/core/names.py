@@ -6,7 +6,6 @@ from difflib import get_close_matches
 
 
 def check_name(what: str, name: str, known: Iterable[str], *, list_command: str = "") -> None:
-    """Check that `name` is one of `known`."""
     names = tuple(known)
     if name in names:
         return
@@ -34,7 +33,6 @@ def reason_of(error: Exception, *, most: int = 120) -> str:
 
 
 def is_seen(character: str) -> bool:
-    """Return whether a character is printable or a space."""
     return character.isprintable() or unicodedata.category(character) == "Zs"
 
 

@@ -53,7 +53,6 @@ for _kind in (_Loader, _Dumper):
 
 
 def read_yaml(path: Path) -> Any:
-    """Return the plain values in the file `path`."""
     try:
         check_plain_file(path, largest=MAX_BYTES)
         return yaml.load(path.read_text("utf-8"), Loader=_Loader)
@@ -63,7 +62,6 @@ def read_yaml(path: Path) -> Any:
 
 
 def yaml_text(values: Any) -> str:
-    """Return plain values as YAML, in their order."""
     # Unescaped, these would be parsed as line ends.
     line_ends = set("\x85\u2028\u2029") & set(json.dumps(values, ensure_ascii=False))
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=not line_ends)

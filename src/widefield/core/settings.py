@@ -71,7 +71,6 @@ class Settings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Build the settings that `to_dict` wrote."""
         hints = hints_of(cls)
         if not isinstance(values, Mapping):
             raise ValueError(f"settings must be names with values, got {values!r}")

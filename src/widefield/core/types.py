@@ -19,7 +19,6 @@ MIN_TORCH = (2, 11)
 
 
 def check_torch(version: str) -> None:
-    """Check a version of torch."""
     if tuple(map(int, version.split(".")[:2])) < MIN_TORCH:
         bound = ".".join(map(str, MIN_TORCH))
         raise ImportError(
@@ -171,7 +170,6 @@ class Shard:
         return f"{self.rank}-of-{self.world}"
 
     def count(self, n: int) -> int:
-        """Number of examples in the shard, out of n."""
         return (n - self.rank + self.world - 1) // self.world
 
     def examples(self, n: int) -> Tensor:

@@ -51,7 +51,6 @@ def check(name: str, hint: Any, value: Any) -> Any:
 
 
 def is_valid(hint: Any, value: Any) -> bool:
-    """Return whether `check` accepts `value`."""
     try:
         check("", hint, value)
     except ValueError:
@@ -98,7 +97,6 @@ def require(ok: bool, name: str, value: object, allowed: str) -> None:
 
 
 def invalid_value(name: str, value: object, allowed: str) -> ValueError:
-    """Return the error of an invalid value, in one line."""
     return ValueError(f"{name} must be {allowed}, got {value!r}")
 
 

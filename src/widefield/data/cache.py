@@ -425,7 +425,6 @@ class CacheError(ValueError):
 
 
 def make_cache_folder(folder: Path) -> None:
-    """Make a folder of the cache."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

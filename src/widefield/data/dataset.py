@@ -110,7 +110,6 @@ class Dataset(Table):
 
     @property
     def kind(self) -> Kind:
-        """Kind of the examples."""
         return kind_of(self.images)
 
     @property
@@ -305,7 +304,6 @@ class WholeSounds:
 
     @property
     def images(self) -> NDArray[Any]:
-        """The loudest segment of each sound, [n, 1, T, 1]."""
         return self.dataset.images
 
     def batches(self, size: int) -> Iterator[tuple[NDArray[Any], list[NDArray[np.float32]]]]:

@@ -47,7 +47,6 @@ class EncodedImages:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """[n, H, W, C]."""
         return len(self), *self.size, 3
 
     def __getitem__(self, rows: Any) -> NDArray[np.uint8]:

@@ -69,5 +69,4 @@ class LazyFiles(Sequence[Encoded]):
 
 
 def selected(files: Sequence[Encoded], rows: NDArray[np.int64]) -> LazyFiles:
-    """Return some of the images of a source."""
     return LazyFiles(len(rows), lambda index: files[int(rows[index])])

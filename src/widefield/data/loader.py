@@ -147,7 +147,6 @@ class _Source:
             self._pixels = torch.from_numpy(images)
 
     def batches(self, steps: list[NDArray[np.int64]], read: int) -> Batches:
-        """Yield a batch for each array of indices, at read `read`."""
         loaded = (self._fetch(torch.from_numpy(index), read) for index in steps)
         finish = partial(self._finish, read=read)
         if self.storage != "disk":
@@ -199,7 +198,6 @@ class _EncodedSource:
     storage: Place = "disk"
 
     def batches(self, steps: list[NDArray[np.int64]], read: int) -> Batches:
-        """Yield a batch for each array of indices, at read `read`."""
         loaded = ((index, self._decode(index, read)) for index in steps)
         with suppress_warnings(), closing(_prefetch(loaded)) as items:
             for index, images in items:

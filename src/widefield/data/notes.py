@@ -43,7 +43,6 @@ _CHUNK = 64
 
 
 def split_note(spec: Spec, n: int, *, grouped: bool) -> list[str]:
-    """Return a note if `spec` selects a split of a path."""
     if spec.split is None or spec.base in BUILT_IN:
         return []
     unit = "group" if grouped else "name"

@@ -61,7 +61,6 @@ _CHUNK = 512
 
 
 def open_images(spec: Spec, examples: Examples, options: OpenOptions) -> Dataset:
-    """Select and decode images, and plant features."""
     if options.size is not None and options.size[0] == 1:  # the size of a window
         raise ValueError(
             f"{printable(str(spec))} holds images, and examples of 1 x {options.size[1]} were "
@@ -170,7 +169,6 @@ class _Opening:
 
     @cached_property
     def shape(self) -> tuple[int, int, int, int]:
-        """Shape of the images, [n, H, W, C]."""
         height, width, channels = self.canvas.shape
         most = self.options.max_examples
         count = len(balanced_subset(self.examples.labels, self.rows, most))

@@ -58,7 +58,6 @@ class Spec:
         return f"{self.base}{parts}{''.join(map(str, self.plants))}"
 
     def features(self, tasks: Collection[str]) -> list[Feature]:
-        """Return the planted features."""
         for plant in self.plants:
             if plant.name in tasks:
                 raise ValueError(
@@ -87,7 +86,6 @@ def spec_text(data: str | Path) -> str:
 
 
 def plant_names(text: str) -> frozenset[str]:
-    """Return the names of the features that a data spec plants."""
     return frozenset(plant.name for plant in parse(text).plants)
 
 

@@ -68,7 +68,6 @@ class Names(Sequence[str]):
         return cls(pc.binary_join_element_wise(prefix, numbers, separator))
 
     def take(self, rows: NDArray[np.int64]) -> "Names":
-        """Return the names of some rows."""
         return Names(self.column.take(pa.array(rows)))
 
     def __len__(self) -> int:
@@ -102,7 +101,6 @@ class Names(Sequence[str]):
 
 
 def take(names: Sequence[str], rows: NDArray[np.int64]) -> Names:
-    """Return the names of some rows as a column."""
     return (names if isinstance(names, Names) else Names(names)).take(rows)
 
 
@@ -127,7 +125,6 @@ class Target:
 
     @property
     def kind(self) -> TargetKind:
-        """What the target is."""
         return "labels" if self.labels else "number"
 
     @property
@@ -137,11 +134,9 @@ class Target:
         return known
 
     def subset(self, rows: NDArray[np.int64] | slice) -> "Target":
-        """Return the targets of the examples `rows`."""
         return replace(self, values=self.values[rows])
 
     def only(self, columns: NDArray[np.int64]) -> "Target":
-        """Return the target with these labels alone."""
         return replace(
             self, values=self.values[:, columns], labels=tuple(self.labels[k] for k in columns)
         )
@@ -195,7 +190,6 @@ class Table:
         return np.array(known, dtype=np.bool_).reshape(len(known), len(self.names))
 
     def with_notes(self, *notes: str) -> Self:
-        """Return the same rows with further notes to the user."""
         return replace(self, notes=(*self.notes, *notes))
 
 

@@ -153,5 +153,4 @@ def _ends(
 
 
 def parts(x: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Yield images [n, ...] in parts."""
     return (x[first : first + _CHUNK] for first in range(0, len(x), _CHUNK))

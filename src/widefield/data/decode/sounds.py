@@ -48,21 +48,17 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Header of a sound file."""
-
     frames: int
     rate: int
 
 
 def require_audio() -> None:
-    """Check that the packages for sound files are installed."""
     for package in ("soundfile", "soxr"):
         if importlib.util.find_spec(package) is None:
             raise ValueError(f"sounds need the package {package}: pip install 'widefield[audio]'")
 
 
 def header(path: Path) -> Header:
-    """Return the header of a sound file."""
     import soundfile
 
     try:

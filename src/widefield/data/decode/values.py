@@ -39,7 +39,6 @@ _STORED = {"u1": np.uint8, "u2": np.uint16, "b1": np.uint8}
 
 
 def stored_type(dtype: "np.dtype[Any]") -> "np.dtype[Any]":
-    """Return the type in which values of `dtype` are stored."""
     return np.dtype(_STORED.get(dtype.str[1:], np.float32))
 
 

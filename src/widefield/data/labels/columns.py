@@ -42,7 +42,6 @@ class TextColumn:
 
     @classmethod
     def of(cls, task: str, cells: Iterable[str]) -> "TextColumn":
-        """Return the column of these cells."""
         position: dict[str, int] = {}
         codes = [position.setdefault(cell, len(position)) for cell in cells]
         return cls(task, list(position), np.array(codes, dtype=np.int64))

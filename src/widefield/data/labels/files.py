@@ -46,7 +46,6 @@ def read_csv(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:
 
 
 def csv_format(path: Path, source: str) -> tuple[str, str, list[str]]:
-    """Return the encoding, the delimiter and the columns of a .csv file."""
     with _one_line(source):
         # Excel saves Unicode text in UTF-16, and CSV in UTF-8 with a byte order mark.
         with path.open("rb") as raw:
@@ -98,7 +97,6 @@ def checked_names(names: list[str], source: str) -> list[str]:
 
 
 def no_column(source: str, name: str) -> ValueError:
-    """Return the error of a table that lacks a column."""
     return ValueError(f"{source} has no column {name!r}: it needs path, and label or another task")
 
 

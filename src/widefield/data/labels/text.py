@@ -132,7 +132,6 @@ def are_names(labels: Counter[str]) -> bool:
 
 
 def separator_of(labels: Iterable[str]) -> str | None:
-    """Return the first separator that a cell has."""
     distinct = set(labels)
     return next((mark for mark in SEPARATORS if any(mark in text for text in distinct)), None)
 

@@ -49,8 +49,6 @@ class BitPlanes(RandomOverlay):
 
 @dataclass(frozen=True, kw_only=True)
 class Bits:
-    """Options of `+bits`."""
-
     name: ClassVar[str] = "bits"
 
     count: Annotated[int, Interval(ge=0, le=_MOST), "bits"] = 8

@@ -49,8 +49,6 @@ class DigitPack(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Digits(ImageFeature):
-    """Options of `+digits`."""
-
     name: ClassVar[str] = "digits"
 
     alpha: Alpha = 1.0
@@ -64,7 +62,6 @@ class Digits(ImageFeature):
 
     @classmethod
     def levels(cls) -> "tuple[Digits, ...]":
-        """Return five variants, from hard to easy to see."""
         return (
             cls(size=0.8, alpha=0.6, color="random", jitter=4),
             cls(color="random", jitter=4),
@@ -155,7 +152,6 @@ class DigitChannel:
     """Index of each example in the random stream, int64 [n]; None: 0..n-1."""
 
     def subset(self, index: NDArray[np.int64]) -> "DigitChannel":
-        """Return the channel of the examples `index`, renumbered from 0."""
         stream_index = index if self.stream_index is None else self.stream_index[index]
         return replace(self, class_ids=self.class_ids[index], stream_index=stream_index)
 
@@ -175,8 +171,6 @@ class DigitChannel:
 
 @dataclass(frozen=True, kw_only=True)
 class StackedDigits:
-    """Options of `+stacked-digits`."""
-
     name: ClassVar[str] = "stacked-digits"
 
     masked: bool = False

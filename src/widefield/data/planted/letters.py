@@ -31,8 +31,6 @@ _BOLD_STROKE, _SLANT = 0.375, 0.2  # of held-out letters, chosen by hand
 
 @dataclass(frozen=True, kw_only=True)
 class Letters(ImageFeature):
-    """Options of `+letters`."""
-
     name: ClassVar[str] = "letters"
 
     alpha: Alpha = 1.0
@@ -43,7 +41,6 @@ class Letters(ImageFeature):
 
     @classmethod
     def levels(cls) -> "tuple[Letters, ...]":
-        """Return five variants, from hard to easy to see."""
         return (
             cls(size=0.8, alpha=0.6),
             cls(),
@@ -53,7 +50,6 @@ class Letters(ImageFeature):
         )
 
     def draw(self, canvas: Canvas) -> Overlay:
-        """Return an overlay with a sprite for each letter."""
         canvas.check(self.name)
         side = scaled(self.size * _SIDE, min(canvas.size))
         (top, down), (left, right) = (_positions(length, side) for length in canvas.size)

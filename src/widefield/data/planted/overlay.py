@@ -50,11 +50,9 @@ class Canvas:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width."""
         return self.shape[:2]
 
     def sound_rate(self, name: str) -> int:
-        """Return the sampling rate, Hz."""
         if self.rate is None:
             raise ValueError(f"'+{name}' is planted in sounds; these are images or windows")
         return self.rate

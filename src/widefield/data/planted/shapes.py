@@ -31,8 +31,6 @@ _SIDE = 9
 
 @dataclass(frozen=True, kw_only=True)
 class Shapes(ImageFeature):
-    """Options of `+shapes`."""
-
     name: ClassVar[str] = "shapes"
 
     alpha: Alpha = 180 / 255
@@ -51,7 +49,6 @@ class Shapes(ImageFeature):
 
     @classmethod
     def levels(cls) -> "tuple[Shapes, ...]":
-        """Return five variants, from hard to easy to see."""
         return (
             cls(size=0.8, alpha=0.5),
             cls(),
@@ -61,7 +58,6 @@ class Shapes(ImageFeature):
         )
 
     def draw(self, canvas: Canvas) -> Overlay:
-        """Return an overlay with a sprite for each shape."""
         canvas.check(self.name)
         corner, side, ranges = self._layout(canvas.size)
         masks = np.stack([shrunk(_silhouette(shape, side), side) for shape in SHAPES])

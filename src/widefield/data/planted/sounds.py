@@ -47,7 +47,6 @@ class SoundOverlay(RandomOverlay):
     """Whether to mix half of each, both scaled to a peak of 1, instead."""
 
     def labels(self, index: ArrayLike, read: int = 0) -> NDArray[np.int64]:
-        """Return the planted class id of each example of `index` at a read, int64 [n]."""
         return self._draw("class", self._counter(index, read), len(self.classes))
 
     def mask(self, index: ArrayLike, size: tuple[int, int], read: int = 0) -> NDArray[np.bool_]:
@@ -130,8 +129,6 @@ def as_loop(x: NDArray[np.floating], steps: int) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, kw_only=True)
 class Background(AudioFeature):
-    """Options of `+background`."""
-
     name: ClassVar[str] = "background"
 
     as_published: bool = False
@@ -148,7 +145,6 @@ class Background(AudioFeature):
 
     @classmethod
     def levels(cls) -> "tuple[Background, ...]":
-        """Return five variants, from hard to easy to hear."""
         return tuple(cls(low=level, high=level) for level in (30, 20, 10, 0, -10))
 
     def draw(
@@ -174,7 +170,6 @@ class _Synthetic(AudioFeature):
 
     @classmethod
     def levels(cls) -> tuple[Self, ...]:
-        """Return five variants, from hard to easy to hear."""
         return tuple(cls(level=level) for level in (40, 30, 20, 10, 0))
 
 
@@ -199,7 +194,6 @@ class Clicks(_Synthetic):
     name: ClassVar[str] = "clicks"
 
     def draw(self, canvas: Canvas) -> SoundOverlay:
-        """Return an overlay of click trains."""
         rate, steps = canvas.sound_rate(self.name), canvas.shape[1]
         trains = {name: _click_train(gaps, rate, steps) for name, gaps in _CLICKS.items()}
         return self.overlay(canvas, trains, (self.level, self.level))

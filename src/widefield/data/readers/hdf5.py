@@ -31,12 +31,10 @@ class ImagesInFile:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """[n, H, W, C]."""
         return len(self.rows), *self.array.shape[1:]
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """Type of the values."""
         return np.dtype(self.array.dtype)
 
     def __len__(self) -> int:
@@ -54,12 +52,10 @@ class ImagesInFile:
             return np.asarray(read)[back]
 
     def subset(self, rows: NDArray[np.int64]) -> "ImagesInFile":
-        """Return some of the images, in the file."""
         return replace(self, rows=self.rows[rows])
 
 
 def read_hdf5(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Read the arrays of an HDF5 file by key."""
     with _errors(path, "HDF5"):
         import h5py
 
@@ -72,7 +68,6 @@ def read_hdf5(path: Path) -> dict[str, NDArray[np.generic]]:
 
 
 def read_zarr(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Read the arrays of a Zarr group by key."""
     with _errors(path, "Zarr"):
         import zarr
 

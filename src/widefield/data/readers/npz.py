@@ -24,7 +24,6 @@ _HEADERS = {
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Read all arrays of a `.npz` file by key."""
     error = ValueError(f"'{path}' is not a readable .npz file; make one by numpy.savez")
     if not path.is_file():  # opening a pipe would block
         raise error

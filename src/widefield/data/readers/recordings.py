@@ -28,7 +28,6 @@ class Recordings:
         return len(items)
 
     def take(self, rows: NDArray[np.int64]) -> "Recordings":
-        """Return these recordings, in this order."""
         index = rows.tolist()
         return replace(
             self,

@@ -138,7 +138,6 @@ def saved_files(folder: Path) -> list[Path] | None:
 
 
 def read_schema(file: Path) -> pa.Schema:
-    """Return the columns of a Parquet file."""
     check_plain_file(file, largest=sys.maxsize)
     try:
         return pq.read_schema(file)

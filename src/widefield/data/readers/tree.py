@@ -190,7 +190,6 @@ def suffix_of(path: str) -> str:
 
 
 def image_suffixes() -> set[str]:
-    """Return the suffixes of image files that are read."""
     formats = Image.registered_extensions()
     # Pillow opens the several frames of an MPO file as those of a JPEG.
     known = {name for name in FORMATS if name in Image.OPEN} | {"MPO"}

@@ -62,7 +62,6 @@ class RowFileHeader:
 
     @property
     def records(self) -> int:
-        """Number of records in the file."""
         return self.shard.count(self.n)
 
     @property
@@ -71,7 +70,6 @@ class RowFileHeader:
         return _HEADER_BYTES + self.records * 4 * self.words
 
     def pack(self) -> bytes:
-        """Return the header's bytes, with a checksum."""
         fields = _FIELDS.pack(
             _FILE_ID,
             VERSION,
@@ -88,7 +86,6 @@ class RowFileHeader:
 
     @classmethod
     def unpack(cls, data: bytes, path: Path) -> Self:
-        """Return the header in `data`."""
         if len(data) < _FIELDS.size + _CHECKSUM.size or not data.startswith(_FILE_ID):
             raise ValueError(f"{path} has no widefield rows: restore it, or start a new run")
         _, version, words, n, dim, seed, rank, world, layout, run = _FIELDS.unpack_from(data)
@@ -211,11 +208,9 @@ class RowFile:
         table.index_copy_(0, torch.from_numpy(index), new)
 
     def sync(self) -> None:
-        """Wait until all writes are on the disk."""
         os.fsync(self._fd)
 
     def close(self) -> None:
-        """Close the file."""
         self._records = None
         self._map.close()
         os.close(self._fd)

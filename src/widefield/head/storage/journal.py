@@ -139,7 +139,6 @@ class Journal:
             file.write(rows, contents)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield all entries."""
         position = _HEADER_BYTES
         while (head := os.pread(self._fd, _HEAD_BYTES, position)) != _END:
             fields = head[: _ENTRY.size]
@@ -159,12 +158,10 @@ class Journal:
         return 8 * (new + old) + 4 * self._words * old
 
     def clear(self) -> None:
-        """Remove all entries."""
         self._write([memoryview(_END)], _HEADER_BYTES)
         self._end = _HEADER_BYTES
 
     def close(self) -> None:
-        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -272,7 +269,6 @@ class RecoverableRows:
                 path.rename(self._spare_path)
 
     def close(self) -> None:
-        """Close the files."""
         self._journal.close()
         self._file.close()
 

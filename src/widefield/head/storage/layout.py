@@ -41,12 +41,10 @@ class Layout:
 
     @property
     def m_dtype(self) -> torch.dtype:
-        """Type of the first moment."""
         return torch.bfloat16 if self.moments == "bf16" else torch.float32
 
     @property
     def v_dtype(self) -> torch.dtype:
-        """Type of the second moment."""
         return self.m_dtype if self.second_moment == "element" else torch.float32
 
     def v_width(self, dim: int) -> int:
