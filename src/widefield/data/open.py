@@ -7,7 +7,6 @@ import numpy as np
 from widefield.core.errors import option
 from widefield.core.types import BlackWhite, Fit, PixelStorage, ProgressCallback, Size, kind_of
 from widefield.data.dataset import Dataset
-from widefield.data.decisions import without
 from widefield.data.examples import Examples
 from widefield.data.groups import grouped
 from widefield.data.labels import LabelTable, labeled
@@ -18,6 +17,7 @@ from widefield.data.open_sounds import open_sounds
 from widefield.data.select import balanced_subset, split_rows
 from widefield.data.source import Data, read_source
 from widefield.data.spec import Spec
+from widefield.data.table import EXCLUDED, Skipped
 
 
 def open_dataset(
@@ -57,7 +57,7 @@ def open_dataset(
         held_out: use held-out sources of planted features, as `:test` always does.
         labels: labels that replace those of the data; see `data.labels`.
         unlabeled: keep examples without a label, as class -1, instead of dropping them.
-        exclude: paths of examples to leave out; see `data.decisions`.
+        exclude: paths of examples to leave out; see `data.labels.read`.
         group: which examples belong together; see `data.groups`. A task of this name is no task.
         seconds: duration of an example of sounds; default: 1.
         sample_rate: sampling rate of sounds, Hz; default: that of the files, at most 16,000.
@@ -101,12 +101,13 @@ def read_examples(data: Data, options: OpenOptions) -> tuple[Spec, Examples]:
     spec, examples = read_source(data, options.size, labels=options.labels is not None)
     # Names are compared before labels drop some of them, and dropped after: a table of labels may
     # name excluded files, which may be gone.
-    excluded = match_paths(options.exclude, examples.names, spec.base, "the excluded files")
+    found = match_paths(options.exclude, examples.names, spec.base, "the excluded files")
     if options.labels is not None:
         examples = labeled(examples, options.labels, spec.base, unlabeled=options.unlabeled)
     elif not options.unlabeled:
         examples = _without_gaps(examples, scored=options.scored)
-    examples = without(examples, frozenset(excluded.values()), len(options.exclude))
+    if options.exclude:
+        examples = _without(examples, frozenset(found.values()), len(options.exclude))
     if options.group is not None:
         examples = grouped(examples, options.group)
     return spec, examples
@@ -116,6 +117,17 @@ def count_of_source(data: Data, options: OpenOptions = DEFAULT_OPTIONS) -> int:
     """Return the number of examples of a source without decoding it."""
     spec, examples = read_examples(data, options)
     return len(split_rows(examples, spec))
+
+
+def _without(examples: Examples, names: frozenset[str], listed: int) -> Examples:
+    """Return the examples without those of these names, noted; `listed` were to be excluded."""
+    rows = np.flatnonzero([name not in names for name in examples.names])
+    if not len(rows):
+        raise ValueError(f"all {len(names)} examples are excluded: keep some")
+    gone = f"; {listed - len(names)} others are not in the data" if listed > len(names) else ""
+    excluded = tuple(Skipped(name, EXCLUDED) for name in sorted(names))
+    kept = replace(examples.take(rows), excluded=excluded)
+    return kept.with_notes(f"{len(names)} examples are excluded{gone}")
 
 
 def _without_gaps(examples: Examples, *, scored: bool) -> Examples:

@@ -12,8 +12,8 @@ from widefield.core.files import checked_output
 from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
-from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels, LabelTable, read_labels
+from widefield.data.labels.read import read_excluded
 from widefield.data.open_options import OpenOptions
 from widefield.data.source import Data
 from widefield.inference.features import FeatureExtractor, FeatureKind

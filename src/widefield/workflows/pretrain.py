@@ -16,8 +16,8 @@ from widefield.core.hardware import choose_device, limited_threads, machine
 from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import OnNote
 from widefield.data import absolute
-from widefield.data.decisions import read_excluded
 from widefield.data.labels import Labels
+from widefield.data.labels.read import read_excluded
 from widefield.data.source import Data
 from widefield.inference.features import send_notes
 from widefield.train.loop import OnStep

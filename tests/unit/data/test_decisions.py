@@ -7,8 +7,8 @@ import pytest
 
 from made_tables import Frame, by_path
 from widefield.data import open_dataset
-from widefield.data.decisions import read_excluded
 from widefield.data.labels import read_labels
+from widefield.data.labels.read import read_excluded
 
 SAVED = '"path","decision","class"\r\n"a, ""b"".png","keep","cat"\r\n"c.png","exclude","dog"\r\n'
 SAVED += '"d.png","","dog"\r\n"e.png","exclude",""\r\n'

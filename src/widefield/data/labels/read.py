@@ -1,4 +1,9 @@
-"""Tables of labels by path, from a CSV file or from memory."""
+"""Tables of labels by path, from a CSV file or from memory.
+
+The file `decisions.csv`, as the pages of `explore` and `classify` save it, has the columns path,
+decision (keep, exclude or empty) and one for each task, with the labels after all changes.
+`read_labels` takes the labels of the examples that are not excluded, `read_excluded` the others.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -305,6 +310,23 @@ def _may_be_numbers(labels: Iterable[str]) -> bool:
     """Return whether the classes are numbers, many of them or not whole ones."""
     numbers = numbers_of(labels) or {}
     return len(numbers) > _HINTED or not all(map(float.is_integer, numbers.values()))
+
+
+def read_excluded(decisions: Labels | None) -> tuple[str, ...]:
+    """Return the paths that a table of decisions excludes; none without a table."""
+    if decisions is None:
+        return ()
+    is_series = isinstance(decisions, Mapping | Series) and not isinstance(decisions, Frame)
+    table = read_labels(decisions, only=None if is_series else DECISION)
+    ((task, ids),) = table.labels.items()
+    decided = table.classes[task]
+    other = sorted(value for value in decided if not is_decision(value))
+    if other:
+        raise ValueError(
+            f"{table.source}: {other[0]!r} is no decision: write keep or exclude, or leave it empty"
+        )
+    pairs = zip(table.names, ids.tolist(), strict=True)
+    return tuple(path for path, k in pairs if k >= 0 and decided[k] == EXCLUDE)
 
 
 def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool) -> Examples:

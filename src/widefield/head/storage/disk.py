@@ -19,8 +19,7 @@ from widefield.core.devices import to_device
 from widefield.core.errors import option
 from widefield.core.files import disk_is_full
 from widefield.core.types import WHOLE, Shard
-from widefield.head.initial import initial_rows
-from widefield.head.storage.base import RowState
+from widefield.head.storage.base import RowState, initial_rows
 from widefield.head.storage.file import RowFileHeader
 from widefield.head.storage.journal import RecoverableRows, remove_rows
 from widefield.head.storage.layout import FULL, STEP_WORDS, Layout

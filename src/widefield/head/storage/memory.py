@@ -8,8 +8,7 @@ from torch import Tensor
 from widefield.core.batch import Positive, checked
 from widefield.core.devices import to_device
 from widefield.core.types import WHOLE, Shard
-from widefield.head.initial import initial_rows
-from widefield.head.storage.base import RowState
+from widefield.head.storage.base import RowState, initial_rows
 from widefield.head.storage.layout import FULL, Layout
 
 # Chosen by hand: 2 MB of rows of 128 numbers.
