@@ -44,15 +44,12 @@ def limited_threads(count: int) -> Iterator[None]:
 
 def choose_precision(wanted: str, device: torch.device) -> Precision:
     """Return the precision `wanted`; auto is bf16 where the hardware supports it, else float32."""
-    if wanted == "auto":
-        wanted = "bf16" if _has_bf16(device) else "32"
-    return "bf16-mixed" if wanted.startswith("bf16") else "32-true"
-
-
-def _has_bf16(device: torch.device) -> bool:
-    if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    has_bf16 = wanted.startswith("bf16")
+    if wanted == "auto" and device.type == "cuda":
+        has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    elif wanted == "auto":
+        has_bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return "bf16-mixed" if has_bf16 else "32-true"
 
 
 def keep_freed_memory() -> None:

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import torch
 from annotated_types import Ge, Gt
-from torch import Generator, Tensor
+from torch import Generator
 
 from widefield.core.batch import checked
 from widefield.views.base import Augmentation, AugmentContext, Views
 from widefield.views.policy import PolicySettings
+from widefield.views.signal import normal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Noise(Augmentation):
 
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Add independent noise to each of `views` [B, C, H, W]."""
-        return [(x + self.std * _normal(x, generator)).clamp(0, 1) for x in views]
+        return [(x + self.std * normal(x.shape, x, generator)).clamp(0, 1) for x in views]
 
 
 class ObjectNoise(Noise):
@@ -68,8 +68,4 @@ class ObjectNoise(Noise):
         """Add independent noise inside `context.mask` to each of `views` [B, C, H, W]."""
         assert context.mask is not None
         std = self.std * context.mask
-        return [(x + (std * _normal(x, generator)).to(x.dtype)).clamp(0, 1) for x in views]
-
-
-def _normal(like: Tensor, generator: Generator | None) -> Tensor:
-    return torch.randn(like.shape, generator=generator, device=like.device, dtype=like.dtype)
+        return [(x + (std * normal(x.shape, x, generator)).to(x.dtype)).clamp(0, 1) for x in views]

@@ -53,10 +53,13 @@ def csv_format(path: Path, source: str) -> tuple[str, str, list[str]]:
         encoding = "utf-16" if is_utf16 else "utf-8-sig"
         with path.open(newline="", encoding=encoding) as file:
             header = file.readline(_LARGEST)
-        columns = {mark: _split(header, mark) for mark in _DELIMITERS}
-        found = (x for x, names in columns.items() if len(names) > 1 and path_column(names))
+
+        def split(mark: str) -> list[str]:
+            return [name.strip() for name in next(csv.reader([header], delimiter=mark), [])]
+
+        found = (x for x in _DELIMITERS if len(split(x)) > 1 and path_column(split(x)) is not None)
         delimiter = next(found, ",")
-        names = columns[delimiter]
+        names = split(delimiter)
     checked_names(names, source)
     return encoding, delimiter, names
 
@@ -70,10 +73,6 @@ def _one_line(source: str) -> Iterator[None]:
         raise ValueError(f"cannot read {source}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{source} is not a CSV file in UTF-8: {error}; save it as one") from error
-
-
-def _split(header: str, delimiter: str) -> list[str]:
-    return [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
 
 
 def path_column(names: Sequence[str]) -> str | None:
