@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -212,7 +212,8 @@ class _Opening:
     def decoded(self) -> Dataset:
         """Return images that are decoded once, with overlays and appended channels."""
         given, key = self.examples.pixels, self.examples.origin and self._key_of_run
-        if key is None and self._is_ready(given):
+        are_ready = given is not None and given.shape == self.shape and given.dtype == np.uint8
+        if key is None and given is not None and are_ready and not self.overlays:
             return self._with_labels(given, self.rows, {}, "used in place, without a copy")
         images, record, storage = load_or_build(
             self.shape,
@@ -231,12 +232,6 @@ class _Opening:
         if channel is None or not channel.count:
             return dataset
         return replace(dataset.with_tasks(channel), bits=channel.count)
-
-    def _is_ready(self, pixels: NDArray[Any] | None) -> TypeGuard[NDArray[Any]]:
-        """Whether pixels in memory are the images as they are."""
-        if pixels is None or self.overlays:
-            return False
-        return pixels.shape == self.shape and pixels.dtype == np.uint8
 
     def _build(self, out: NDArray[Any], journal: DecodingJournal | None) -> Record:
         """Write all pixels [n, H, W, C], with planted features."""

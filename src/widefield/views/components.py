@@ -41,16 +41,12 @@ def view_components(name: str, views: Augmentation) -> dict[str, Augmentation]:
     parts: dict[str, Augmentation] = {}
     uses = Counter[str]()
     for operation, part in operations:
-        if not _is_spectrogram(part):
+        if not isinstance(part, Spectrogram):
             uses[operation] += 1  # two policies of a chain may both crop: the second is "crop 2"
             key = operation if uses[operation] == 1 else f"{operation} {uses[operation]}"
-            kept = [each for each in operations if each[1] is part or _is_spectrogram(each[1])]
+            kept = [(n, p) for n, p in operations if p is part or isinstance(p, Spectrogram)]
             parts[key] = part if len(kept) == 1 else Chain(kept)
     return parts
-
-
-def _is_spectrogram(part: Augmentation) -> bool:
-    return isinstance(part, Spectrogram)
 
 
 def _operations(name: str, views: Augmentation) -> Iterator[tuple[str, Augmentation]]:

@@ -46,6 +46,7 @@ def read_csv(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:
 
 
 def csv_format(path: Path, source: str) -> tuple[str, str, list[str]]:
+    """Return the encoding, the delimiter and the columns of a .csv file."""
     with _one_line(source):
         # Excel saves Unicode text in UTF-16, and CSV in UTF-8 with a byte order mark.
         with path.open("rb") as raw:

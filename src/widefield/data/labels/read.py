@@ -62,19 +62,15 @@ class Frame(Protocol):
     """A table in memory, such as a pandas or polars DataFrame."""
 
     @property
-    def columns(self) -> Any:
-        """Names of the columns."""
-
-    def __getitem__(self, name: Any, /) -> Any:
-        """Return one column."""
+    def columns(self) -> Any: ...
+    def __getitem__(self, name: Any, /) -> Any: ...
 
 
 @runtime_checkable
 class Series(Protocol):
     """Labels indexed by path, such as a pandas Series."""
 
-    def items(self) -> Iterable[tuple[Any, Any]]:
-        """Return each path with its label."""
+    def items(self) -> Iterable[tuple[Any, Any]]: ...
 
 
 Labels = str | Path | Mapping[str, str] | Frame | Series

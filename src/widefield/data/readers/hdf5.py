@@ -99,7 +99,10 @@ def _arrays(found: dict[str, Any], path: Path, form: str) -> dict[str, Any]:
         arrays = {
             key: ImagesInFile(array, path, form, np.arange(array.shape[0]))
             for key, array in found.items()
-            if key in _IMAGES and _can_stay(array)
+            if key in _IMAGES
+            and array.ndim == 4
+            and array.dtype in (np.uint8, np.uint16)
+            and not channels_are_second(array.shape)  # they are used as they are
         }
     rest = {key: array for key, array in found.items() if key not in arrays}
     if (size := _size(rest)) > free:
@@ -112,12 +115,6 @@ def _arrays(found: dict[str, Any], path: Path, form: str) -> dict[str, Any]:
 
 def _size(arrays: dict[str, Any]) -> int:
     return sum(array.size * array.dtype.itemsize for array in arrays.values())
-
-
-def _can_stay(array: Any) -> bool:
-    """Return whether images are used as they are, so that parts of them can be read."""
-    is_plain = array.ndim == 4 and array.dtype in (np.uint8, np.uint16)
-    return is_plain and not channels_are_second(array.shape)
 
 
 def _text_or_numbers(array: Any) -> NDArray[np.generic]:

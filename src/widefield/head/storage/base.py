@@ -40,7 +40,7 @@ class RowState:
 
 
 class Storage(Protocol):
-    """Storage of n rows of width `dim` with their optimizer state."""
+    """Storage of n rows of width `dim` with their state; `DiskStorage` describes the methods."""
 
     n: int
     dim: int
@@ -49,26 +49,11 @@ class Storage(Protocol):
     wait_seconds: float
     """Time that callers have waited."""
 
-    def prefetch(self, batches: Iterable[Tensor]) -> None:
-        """Announce the next reads, each index [b], in their order."""
-
-    def read(self, index: Tensor) -> RowState:
-        """Return the state of rows `index` [b]."""
-
-    def write(self, index: Tensor, state: RowState) -> None:
-        """Replace rows `index` [b]."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything a checkpoint needs."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load what `state_dict` returned."""
-
-    def load_shards(self, states: Sequence[dict[str, Any]]) -> None:
-        """Load its rows from what `state_dict` returned on all ranks of another world size."""
-
-    def remove_old(self) -> None:
-        """Remove what only checkpoints before the last `state_dict` need."""
-
-    def close(self) -> None:
-        """Close files and threads."""
+    def prefetch(self, batches: Iterable[Tensor]) -> None: ...
+    def read(self, index: Tensor) -> RowState: ...
+    def write(self, index: Tensor, state: RowState) -> None: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+    def load_shards(self, states: Sequence[dict[str, Any]]) -> None: ...
+    def remove_old(self) -> None: ...
+    def close(self) -> None: ...
