@@ -7,7 +7,7 @@ same numbers, and nothing needs a checkpoint. The generator is SplitMix64 (Steel
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -39,6 +39,12 @@ def logical_shift(x: Int64Array, count: int) -> Int64Array:
     return (x >> count) & ((1 << (64 - count)) - 1)
 
 
+def hashed(items: Iterable[bytes]) -> NDArray[np.uint64]:
+    """Return 64 bits of a hash of each item, which do not depend on the others."""
+    hashes = (hashlib.blake2b(item, digest_size=8).digest() for item in items)
+    return np.frombuffer(b"".join(hashes), dtype="<u8").astype(np.uint64)
+
+
 def bits(seed: int, stream: str, index: ArrayLike) -> NDArray[np.uint64]:
     """Return 64 random bits for each `index` (non-negative integers of any shape).
 
@@ -47,8 +53,7 @@ def bits(seed: int, stream: str, index: ArrayLike) -> NDArray[np.uint64]:
         True
     """
     # A hash, so that neighboring seeds and similar names have unrelated numbers.
-    key = hashlib.blake2b(f"{seed}/{stream}".encode(), digest_size=8).digest()
-    start = np.frombuffer(key, dtype="<i8").astype(np.int64)
+    start = hashed([f"{seed}/{stream}".encode()]).view(np.int64)
     # At least 1-d: arrays wrap around 2^64 silently, scalars warn.
     position = np.atleast_1d(np.asarray(index)).astype(np.int64)
     return splitmix64(start + position * GOLDEN).view(np.uint64)

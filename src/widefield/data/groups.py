@@ -3,9 +3,8 @@
 Probes and intervals treat a group as one: none is on both sides of a split.
 """
 
-import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from widefield.core.errors import option
 from widefield.core.names import printable
+from widefield.core.rng import hashed
 from widefield.data.examples import Examples
 from widefield.data.table import LEFT_OUT, lists_classes
 
@@ -48,7 +48,9 @@ def grouped(examples: Examples, group: str) -> Examples:
             f"{_SPELLINGS} that tells them apart"
         )
     note = f"group {printable(group)}: {count} groups of {n} examples, at most {sizes.max()} in one"
-    found = replace(examples, labels=labels, classes=classes, groups=_ids(keys), notes=notes)
+    # Hashes, not positions: the split and two data sets of one source must agree on a group.
+    ids = hashed(key.encode("utf-8", "surrogateescape") for key in keys).view(np.int64)
+    found = replace(examples, labels=labels, classes=classes, groups=ids, notes=notes)
     return found.with_notes(note)
 
 
@@ -129,12 +131,3 @@ def _column(examples: Examples, group: str) -> list[str]:
         )
     pairs = zip(ids.tolist(), examples.names, strict=True)
     return [f"group {names[k]}" if k >= 0 else f"example {name}" for k, name in pairs]
-
-
-def _ids(keys: Iterable[str]) -> NDArray[np.int64]:
-    """Return 64 bits of a hash of each key, which do not depend on the other keys."""
-    # Hashes, not positions: the split and two data sets of one source must agree on a group.
-    digests = (
-        hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8) for key in keys
-    )
-    return np.frombuffer(b"".join(d.digest() for d in digests), dtype="<i8").astype(np.int64)

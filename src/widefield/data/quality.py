@@ -39,13 +39,16 @@ def image_quality(images: NDArray[Any], sizes: NDArray[np.int64]) -> dict[str, N
     """
     chunks = [_measures(to_bytes(images[i : i + _CHUNK])) for i in range(0, len(images), _CHUNK)]
     high, low, entropy, sharpness = np.concatenate(chunks, axis=1)
+    blur = np.log(sharpness)
+    known = blur[~np.isnan(blur)]
+    median = np.median(known) if len(known) else 0.0
     size = np.log(np.sqrt(sizes.prod(1)))
     aspect = np.log(sizes[:, 0] / sizes[:, 1])
     odd = np.maximum(_away(size) / np.log(_SIZE), _away(aspect) / np.log(_ASPECT))
     return {
         "dark": _unusual(-high, -_DARK),
         "over-exposed": _unusual(low, _BRIGHT),
-        "blurry": _unusual(-_with_median(np.log(sharpness)), -np.inf),
+        "blurry": _unusual(-np.where(np.isnan(blur), median, blur), -np.inf),
         "low-information": _unusual(-entropy, -_ENTROPY),
         "odd-sized": _descending(odd, odd >= 1),
     }
@@ -72,12 +75,6 @@ def _sharpness(gray: NDArray[Any]) -> _Floats:
     edges = (neighbors - 4 * inner).std((1, 2))
     ratio = np.maximum(edges / np.maximum(deviation, _PLAIN), 1e-6)
     return np.where(deviation > _PLAIN, ratio, np.nan)
-
-
-def _with_median(values: _Floats) -> _Floats:
-    """Return the values with NaN replaced by the median of the others."""
-    known = values[~np.isnan(values)]
-    return np.where(np.isnan(values), np.median(known) if len(known) else 0.0, values)
 
 
 def _away(values: _Floats) -> _Floats:

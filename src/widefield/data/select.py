@@ -1,12 +1,12 @@
 """Selection of examples: the split, and a class-balanced subset of it."""
 
-import hashlib
 from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.errors import option
+from widefield.core.rng import hashed
 from widefield.data.examples import Examples
 from widefield.data.groups import held_out_groups
 from widefield.data.spec import BUILT_IN, Spec
@@ -31,8 +31,7 @@ def split_rows(examples: Examples, spec: Spec) -> NDArray[np.int64]:
         return rows
     if examples.groups is not None:
         return np.flatnonzero(held_out_groups(examples.groups) == (spec.split == "test"))
-    hashes = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
-    share = np.frombuffer(b"".join(hashes), dtype="<u8") / 2.0**64
+    share = hashed(name.encode() for name in names) / 2.0**64
     rows = np.flatnonzero((share < TEST_SHARE) == (spec.split == "test"))
     if not len(rows):
         raise ValueError(

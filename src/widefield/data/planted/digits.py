@@ -11,7 +11,6 @@ fails when the channel is empty (`masked`).
 Sources: Tamkin et al., "Feature Dropout" (2022), section 3.1; S-DIET (2025), section 6.1.1.
 """
 
-import hashlib
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -112,8 +111,7 @@ def digit_pool(images: NDArray[np.uint8], held_out: bool) -> NDArray[np.int64]:
 
     The hash keeps copies of an image in the same pool.
     """
-    hashes = [hashlib.blake2b(image.tobytes(), digest_size=8).digest() for image in images]
-    share = np.frombuffer(b"".join(hashes), dtype="<u8") / 2.0**64
+    share = rng.hashed(image.tobytes() for image in images) / 2.0**64
     return np.flatnonzero((share < _HELD_OUT_SHARE) == held_out)
 
 
