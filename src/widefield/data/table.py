@@ -1,5 +1,4 @@
-"""What is known of the examples of a source besides their content: names, labels, groups, and
-which files are none."""
+"""What is known of the examples of a source besides their content, and which files are none."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,16 @@ from numpy.typing import NDArray
 
 from widefield.core.names import printable
 
+TargetKind = Literal["number", "labels"]
+
+BY_FOLDER = "classes, by folder: "
+"""Beginning of the note on the task `class` of folders."""
+LEFT_OUT = "columns without classes, left out: "
+"""Beginning of the note on columns that are no tasks."""
+_MAX_NAMED = 8
+"""Classes named in a note, chosen by hand."""
+# Chosen by hand: Python objects of a chunk are in memory at once.
+_CHUNK = 65_536
 EXCLUDED = "excluded"
 """Reason of an example that was left out on request."""
 # Chosen by hand: a few damaged files are normal, and a wrong folder or format has more.
@@ -45,10 +54,6 @@ def check_skipped(failed: Collection[Skipped], files: int) -> None:
             f"{len(failed)} of {files} files cannot be read, more than {_MAX_SKIPPED:.0%}; "
             f"remove or repair them (first: '{first.path}': {first.reason})"
         )
-
-
-# Chosen by hand: Python objects of a chunk are in memory at once.
-_CHUNK = 65_536
 
 
 class Names(Sequence[str]):
@@ -102,16 +107,6 @@ class Names(Sequence[str]):
 
 def take(names: Sequence[str], rows: NDArray[np.int64]) -> Names:
     return (names if isinstance(names, Names) else Names(names)).take(rows)
-
-
-TargetKind = Literal["number", "labels"]
-
-BY_FOLDER = "classes, by folder: "
-"""Beginning of the note on the task `class` of folders."""
-LEFT_OUT = "columns without classes, left out: "
-"""Beginning of the note on columns that are no tasks."""
-_MAX_NAMED = 8
-"""Classes named in a note, chosen by hand."""
 
 
 @dataclass(frozen=True, kw_only=True)
