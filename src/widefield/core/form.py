@@ -1,4 +1,4 @@
-"""The form of examples: what has to be equal for one encoder to take them."""
+"""The form of examples, equal for all that one encoder takes, and how images are brought to it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -100,7 +100,7 @@ class InputSpec:
     """The record of preprocessing: how an example becomes the input of an encoder.
 
     Every exported file has it. Images are decoded to RGB, brought to the size by `fit`
-    (`core/pixels.py`), scaled to [0, 1], and normalized by (x - mean) / std.
+    (`center_fit`), scaled to [0, 1], and normalized by (x - mean) / std.
     """
 
     channels: int = 3
@@ -162,3 +162,45 @@ class InputSpec:
 
 COLOR_32 = InputSpec()
 """Color images of 32 x 32 pixels."""
+
+
+FITS: dict[Fit, str] = {
+    "crop": "by the shorter side, cut around the center",
+    "pad": "by the longer side, padded with black",
+    "squash": "whatever their shape",
+}
+"""How images are resized, in words."""
+
+
+def center_fit(before: Size, size: Size, fit: Fit = "crop") -> tuple[Size, Size]:
+    """Return (height, width) to resize an image to, and (top, left) of `size` in the result.
+
+    - `crop`: the shorter side fits, and the longer one is cut.
+    - `pad`: the longer side fits, and borders are added: (top, left) are negative.
+    - `squash`: both sides fit, whatever the shape of the image.
+
+    The other side is rounded down for squares, as by torchvision's `Resize`, and to the nearest for
+    other sizes, as by timm's `ResizeKeepRatio`; the cut is that of torchvision's `CenterCrop`. So
+    `timm.data.create_transform` does the same as `crop` to each pixel.
+    """
+    if fit == "squash":
+        return size, (0, 0)
+    (height, width), (target_height, target_width) = before, size
+    nearest = min if fit == "crop" else max
+    if target_height == target_width:
+        side = nearest(before)
+        resized = target_height * height // side, target_width * width // side
+    else:
+        ratio = nearest(height / target_height, width / target_width)
+        resized = round(height / ratio), round(width / ratio)
+    resized = max(resized[0], 1), max(resized[1], 1)
+    top, left = ((resized[k] - size[k]) / 2 for k in range(2))
+    return resized, (round(top), round(left))
+
+
+def cut_share(before: Size, size: Size, fit: Fit = "crop") -> float:
+    """Return the share of the area of an image that `center_fit` cuts off."""
+    if fit != "crop":
+        return 0.0
+    (height, width), _ = center_fit(before, size)
+    return 1 - size[0] * size[1] / (height * width)

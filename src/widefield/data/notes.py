@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.errors import option
-from widefield.core.pixels import FITS
+from widefield.core.form import FITS
 from widefield.core.types import Fit, Size
 from widefield.data.cache import Record
 from widefield.data.clips import Clips

@@ -9,8 +9,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.core.form import cut_share
 from widefield.core.names import printable
-from widefield.core.pixels import cut_share, stored
+from widefield.core.pixels import stored
 from widefield.core.types import BlackWhite, Size, as_black_white
 from widefield.data.cache import (
     DecodingJournal,

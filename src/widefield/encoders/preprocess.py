@@ -1,6 +1,6 @@
 """Preprocessing as a module: pixels of images of any size become the input of an encoder.
 
-It follows `core/pixels.py` and Pillow's fixed-point resampling, whose two passes round to whole
+It follows `core/form.py` and Pillow's fixed-point resampling, whose two passes round to whole
 numbers, so that ONNX files compute the features of `embed`. Pillow 13 takes the passes in the other
 order for some images whose height is reduced more than their width, which changes a few pixels by a
 level or two of 255.

@@ -8,8 +8,8 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from numpy.typing import NDArray
 
+from widefield.core.form import FITS
 from widefield.core.names import is_seen
-from widefield.core.pixels import FITS
 from widefield.encoders import Encoder, EncoderConfig, Readout, needs_entry
 from widefield.train.run_dir import RunFolder
 from widefield.version import __version__

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from widefield.core.pixels import center_fit
+from widefield.core.form import center_fit
 from widefield.data import open_dataset
 from widefield.data.decode.images import decode
 from widefield.data.decode.values import resize_array

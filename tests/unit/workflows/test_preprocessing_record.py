@@ -22,8 +22,7 @@ from torch import Tensor
 import widefield
 from made_images import png16
 from made_profiles import ADOBE_RGB, DISPLAY_P3, SRGB_COLUMNS, gray_profile, rgb_profile
-from widefield.core.form import InputSpec
-from widefield.core.pixels import center_fit
+from widefield.core.form import InputSpec, center_fit
 from widefield.core.types import Fit
 from widefield.data import open_dataset
 from widefield.data.decode.images import decode

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps
 
-from widefield.core.pixels import center_fit, cut_share
+from widefield.core.form import center_fit, cut_share
 from widefield.core.types import BlackWhite, Fit, Size
 from widefield.data.decode.black_white import share_outside
 from widefield.data.decode.color_profile import to_srgb

@@ -21,7 +21,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageSequence
 
-from widefield.core.pixels import center_fit, cut_share, stored
+from widefield.core.form import center_fit, cut_share
+from widefield.core.pixels import stored
 from widefield.core.types import BlackWhite, Fit, Size
 from widefield.data.decode.black_white import sample_pixels, share_outside
 from widefield.data.decode.decoding import in_parallel, suppress_warnings

@@ -34,6 +34,9 @@ _LARGEST_LABELS = 1 << 20
 """Most bytes of a member with labels, chosen by hand."""
 _SIDECARS = (".cls", ".json")
 """Suffixes of members that hold the labels of a sample."""
+_ENCRYPTED = 0x1
+_MOST_LINKS = 8
+"""Links to links that are followed, chosen by hand."""
 
 
 Key = tuple[int, str]
@@ -286,11 +289,6 @@ def _start(stem: Key, others: set[Key]) -> Key | None:
 def _first(stem: Key) -> Key:
     folder, slash, last = stem[1].rpartition("/")
     return stem[0], folder + slash + last.partition(".")[0]
-
-
-_ENCRYPTED = 0x1
-_MOST_LINKS = 8
-"""Links to links that are followed, chosen by hand."""
 
 
 def read_zip(files: Sequence[Path], source: str, labels: bool = False) -> Examples:
