@@ -101,7 +101,7 @@ def deep_image(image: Image.Image, file: Encoded) -> Deep:
     orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
     if image.mode.startswith("I") or image.mode == "F":
         values, transparent = np.asarray(image), image.info.get("transparency")
-        if bits == 32 and values.dtype == np.int32 and not _is_signed(image):
+        if bits == 32 and values.dtype == np.int32 and not is_signed(image):
             values = values.view(np.uint32)  # Pillow reads both as signed
         return Deep(
             values,
@@ -118,13 +118,7 @@ def deep_image(image: Image.Image, file: Encoded) -> Deep:
     return Deep(colors, alpha, orientation=orientation)
 
 
-def check_unsigned(image: Image.Image) -> None:
-    """Check that an image of 8 bits has no signed values, which Pillow reads as unsigned."""
-    if image.mode == "L" and _is_signed(image):
-        raise ValueError("signed values of 8 bits")
-
-
-def _is_signed(image: Image.Image) -> bool:
+def is_signed(image: Image.Image) -> bool:
     return image.format == "TIFF" and _SIGNED in getattr(image, "tag_v2", {}).get(
         _SAMPLE_FORMAT, ()
     )

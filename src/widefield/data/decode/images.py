@@ -16,7 +16,7 @@ from widefield.core.types import BlackWhite, Fit, Size
 from widefield.data.decode.black_white import share_outside
 from widefield.data.decode.color_profile import to_srgb
 from widefield.data.decode.decoding import PIXEL_LIMIT, suppress_warnings
-from widefield.data.decode.deep import check_unsigned, deep_image, is_deep, stated_white
+from widefield.data.decode.deep import deep_image, is_deep, is_signed, stated_white
 from widefield.data.examples import Encoded
 
 FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
@@ -98,8 +98,8 @@ def load_upright(
         values = deep_image(image, file)
         outside = share_outside(values.values, *scale) if white is None else None
         upright = values.to_8_bits(scale)
-    else:
-        check_unsigned(image)
+    elif image.mode == "L" and is_signed(image):  # Pillow reads them as unsigned
+        raise ValueError("signed values of 8 bits")
     if orientations != {1}:  # without one, it would copy the image
         upright = ImageOps.exif_transpose(upright)
     # Before transparent pixels become white, so that this is the white of sRGB.

@@ -20,7 +20,7 @@ from widefield.core.names import printable
 from widefield.data.examples import Encoded, Examples, LazyFiles
 from widefield.data.labels.columns import read_tasks
 from widefield.data.labels.folders import printable_path, read_folders
-from widefield.data.readers.tree import is_named_as_target, sort_out, suffix_of, visible
+from widefield.data.readers.tree import TARGET, sort_out, suffix_of, visible
 from widefield.data.table import Names, Skipped
 
 PACKED_SUFFIXES = (".tgz", ".gz", ".bz2", ".xz", ".zst")
@@ -140,7 +140,7 @@ def _one_of_each(
 
     def rank(pair: tuple[_Member, Key]) -> tuple[bool, bool, str]:
         image, key = pair
-        return image.stem != key, is_named_as_target(image.name), image.name
+        return image.stem != key, TARGET.search(image.name) is not None, image.name
 
     chosen: dict[Key, _Member] = {}
     lost: list[tuple[_Member, Key]] = []

@@ -22,7 +22,7 @@ _TARGETS = {"masks", "annotations", "labels", "groundtruth", "ground_truth"}
 _TARGETS |= {"segmentations", "segmentationclass", "segmentationobject", "trimaps", "gtfine"}
 """Folders of targets beside the images."""
 _HOLD_TARGETS = "hold targets and no examples"
-_TARGET = re.compile(
+TARGET = re.compile(
     r"[._-](?:masks?|seg|segmentation|depth|labels?|gt|ground_?truth|annotations?|trimap)"
     r"(?:[._-]?\d+)?\.\w+$",
     re.IGNORECASE,
@@ -150,7 +150,7 @@ def _without_folders_of_targets(
 
 def _without_named_targets(paths: Sequence[str], rows: list[int]) -> tuple[list[int], list[str]]:
     """Return the rows without files named as targets of other files, and the paths of these."""
-    matches = {row: _TARGET.search(paths[row]) for row in rows}
+    matches = {row: TARGET.search(paths[row]) for row in rows}
     ends = {row: match.start() for row, match in matches.items() if match is not None}
     if not ends:
         return rows, []
@@ -176,11 +176,6 @@ def ignored_note(ignored: Counter[str]) -> tuple[str, ...]:
     others = sum(count for _, count in kinds[_MAX_KINDS:])
     parts += [f"{others} others"] if others else []
     return (f"not read, because they are not images of a known type: {', '.join(parts)}",)
-
-
-def is_named_as_target(path: str) -> bool:
-    """Return whether the end of a name says that the file is a target, such as a mask."""
-    return _TARGET.search(path) is not None
 
 
 def suffix_of(path: str) -> str:
