@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from heads import head_of, miss_step, visit
+from heads import BATCH, DIM, N, cosine, head_of, miss_step, pull, visit, visits
 from widefield.head import (
     Layout,
     LazyAdamW,
@@ -18,26 +18,6 @@ from widefield.head import (
     RowState,
     StepHistory,
 )
-
-N, DIM, BATCH = 23, 3, 4
-
-
-def cosine(steps: int, peak: float) -> Tensor:
-    s = torch.arange(1, steps + 1, dtype=torch.float64)
-    warm = (s / 20).clamp(max=1)
-    return peak * warm * 0.5 * (1 + torch.cos(math.pi * s / steps))
-
-
-def visits(steps: int, seed: int) -> list[Tensor]:
-    """Batches of distinct examples, some examples in bursts, some after long absences."""
-    g = torch.Generator().manual_seed(seed)
-    weight = torch.rand(N, generator=g) ** 4 + 1e-3
-    return [torch.multinomial(weight, BATCH, generator=g) for _ in range(steps)]
-
-
-def pull(rows: Tensor, target: Tensor) -> Tensor:
-    """Gradient of a small nonlinear loss, so that an early error would grow."""
-    return torch.tanh(rows - target) + 0.1 * rows**3
 
 
 def dense(
@@ -66,10 +46,10 @@ def lazy(
     return start, head.rows(torch.arange(N))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
-    steps=st.integers(1, 600),
+    steps=st.integers(1, 150),
     eps=st.sampled_from([1e-8, 1e-3, 1.0]),
     wd=st.sampled_from([0.0, 0.05, 5.0]),
 )
@@ -82,13 +62,14 @@ def test_lazy_equals_dense_adamw(seed: int, steps: int, eps: float, wd: float) -
 
 
 def test_gaps_far_beyond_the_horizon_stay_exact() -> None:
-    """One visit, then thousands of steps away: the truncated sum loses nothing."""
-    steps = 5000
+    """One visit, then hundreds of steps away: the truncated sum loses nothing."""
+    steps = 800
     target = torch.ones(N, DIM, dtype=torch.float64)
     first, again = torch.arange(BATCH), torch.arange(BATCH, 2 * BATCH)
     batches = [first] + [again] * (steps - 2) + [first]
     lr = cosine(steps, 0.01)
     start, ours = lazy(target, batches, lr, 1e-8, 0.05)
+    assert steps > 2 * LazyAdamW(head_of(MemoryStorage(N, DIM, seed=5))).horizon(torch.float64)
     theirs = dense(start, target, batches, lr, 1e-8, 0.05)
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
 
@@ -198,7 +179,7 @@ def test_bf16_moments_are_float32_ones_rounded_at_each_write() -> None:
 @pytest.mark.parametrize("gap", [1, 2, 4])
 def test_a_second_moment_in_bf16_forgets_as_fast_as_one_in_float32(gap: int) -> None:
     """To nearest, 0.999 ** gap times a bf16 is that bf16: it would stay what it was at first."""
-    first, after, index = 20, 1500, torch.arange(4)
+    first, after, index = 20, 400, torch.arange(4)
     ends = []
     for moments in ("float32", "bf16"):
         g = torch.Generator().manual_seed(0)

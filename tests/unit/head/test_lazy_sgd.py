@@ -1,6 +1,5 @@
 """The lazy SGD against torch's dense one, and the paper's visit against steps one at a time."""
 
-import math
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from heads import head_of, visit
+from heads import BATCH, DIM, N, cosine, head_of, pull, visit, visits
 from runs import Killed, assert_same_weights, die_at, images, small
 from widefield.config.recipes import make_recipe
 from widefield.head import (
@@ -23,25 +22,7 @@ from widefield.head import (
 )
 from widefield.workflows.pretrain import pretrain
 
-N, DIM, BATCH = 23, 3, 4
 LAYOUT = Layout(second_moment="none")
-
-
-def cosine(steps: int, peak: float) -> Tensor:
-    s = torch.arange(1, steps + 1, dtype=torch.float64)
-    return peak * (s / 20).clamp(max=1) * 0.5 * (1 + torch.cos(math.pi * s / steps))
-
-
-def visits(steps: int, seed: int) -> list[Tensor]:
-    """Batches of distinct examples, some examples in bursts, some after long absences."""
-    g = torch.Generator().manual_seed(seed)
-    weight = torch.rand(N, generator=g) ** 4 + 1e-3
-    return [torch.multinomial(weight, BATCH, generator=g) for _ in range(steps)]
-
-
-def pull(rows: Tensor, target: Tensor) -> Tensor:
-    """Gradient of a small nonlinear loss, so that an early error would grow."""
-    return torch.tanh(rows - target)
 
 
 def double_storage() -> MemoryStorage:
@@ -70,10 +51,10 @@ def lazy(target: Tensor, batches: list[Tensor], lr: Tensor, wd: float, momentum:
     return head.rows(torch.arange(N))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
-    steps=st.integers(1, 600),
+    steps=st.integers(1, 150),
     wd=st.sampled_from([0.0, 0.05, 5.0]),
     momentum=st.sampled_from([0.0, 0.5, 0.9, 0.99]),
 )
@@ -85,8 +66,8 @@ def test_lazy_equals_dense_sgd(seed: int, steps: int, wd: float, momentum: float
 
 
 def test_gaps_far_beyond_the_horizon_stay_exact() -> None:
-    """One visit, then thousands of steps away: the truncated sum loses nothing."""
-    steps = 5000
+    """One visit, then hundreds of steps away: the truncated sum loses nothing."""
+    steps = 800
     target = torch.ones(N, DIM, dtype=torch.float64)
     first, again = torch.arange(BATCH), torch.arange(BATCH, 2 * BATCH)
     batches, lr = [first] + [again] * (steps - 2) + [first], cosine(steps, 0.01)
