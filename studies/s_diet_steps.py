@@ -356,12 +356,13 @@ T6 = Study(
 
 def _memory_of_steps(trained: Trained) -> Measured:
     """Memory of a step of the method of an arm in a process of its own, without imports."""
-    sizes = (4, 8) if trained.scale.images is not None else BATCHES
+    tiny = trained.scale.images is not None
+    sizes = {BATCHES[0]: 4} if tiny else {size: size for size in BATCHES}
     return {
         f"batch {size}, MiB": round(
             _in_a_process(peak_of_a_step, trained.arm.about["method"], images)
         )
-        for size, images in zip(BATCHES, sizes, strict=True)
+        for size, images in sizes.items()
     }
 
 

@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from planting import plant
 from widefield.data import open_dataset
 from widefield.data.planted import PLANTS, Canvas, ImageFeature, read_plant
-from widefield.data.planted.digits import Digits, digit_pool
+from widefield.data.planted.digits import DigitPack, Digits, digit_pool
 from widefield.data.planted.letters import LETTERS
 from widefield.data.planted.shapes import SHAPES, Shapes
 
@@ -409,10 +409,12 @@ def test_a_fixed_place_is_the_same_in_every_image(name):
 @pytest.mark.parametrize("grade", range(5))
 def test_digits_stay_inside_images_of_any_size(grade):
     options = Digits.levels()[grade]
+    pack = DigitPack(noise(40, 8, 1)[..., 0], np.arange(40) % 10, tuple("0123456789"))
     # At each of these a digit of grade 2 once ended beyond the border, but at the first three.
     for height in (16, 32, 96, 21, 23, 29, 31, 37, 45, 53, 61, 95):
         for width in (height, 28):
-            overlay = options.draw(Canvas(shape=(height, width, 3), seed=0, held_out=False))
+            canvas = Canvas(shape=(height, width, 3), seed=0, held_out=False)
+            overlay = options.draw(canvas, pack)
             side = overlay.alpha_mask.shape[1:]
             farthest = overlay.places + overlay.jitter_range - 1 + side
             assert (overlay.places >= 0).all(), (height, width)

@@ -27,8 +27,10 @@ def values(count=20, channels=5, dtype=np.uint16, side=12):
     return rng.integers(0, np.iinfo(dtype).max, (count, channels, side, side)).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
-@pytest.mark.parametrize("channels", [1, 2, 5, 64])
+@pytest.mark.parametrize(
+    ("dtype", "channels"),
+    [*((np.uint8, c) for c in (1, 5)), *((np.uint16, c) for c in (1, 2, 5)), (np.float32, 64)],
+)
 def test_every_form_keeps_depth_and_channels(tmp_path, dtype, channels):
     x = values(channels=channels, dtype=dtype)
     for i, image in enumerate(x):
@@ -129,7 +131,7 @@ def test_the_low_bits_carry_the_task(tmp_path):
         if name == "8 bits":
             train, test = ({**d, "x": (d["x"] >> 8).astype(np.uint8)} for d in (train, test))
         run = tmp_path / name
-        pretrain(train, out=run, **settings)
+        pretrain({"x": train["x"]}, out=run, **settings)
         report = probe(run, test, train_data=train, floors=False, quiet=True)
         accuracy[name] = report.tasks["grating"].score.value
     assert accuracy["16 bits"] > 0.9

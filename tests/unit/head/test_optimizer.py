@@ -79,7 +79,7 @@ def by_lambda(optimizer: torch.optim.Optimizer) -> LRScheduler:
 
 
 @pytest.mark.parametrize("schedule", [one_cycle, sequential, by_lambda])
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(seed=st.integers(0, 999))
 def test_under_a_scheduler_every_row_stands_where_a_dense_adamw_has_it(
     schedule: Callable[[torch.optim.Optimizer], LRScheduler], seed: int
@@ -100,7 +100,7 @@ def test_under_a_scheduler_every_row_stands_where_a_dense_adamw_has_it(
         assert_equal(head, rows)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 999), steps=st.integers(1, 60))
 def test_the_head_equals_a_dense_adamw_under_rates_nobody_knew(seed: int, steps: int) -> None:
     """Rates and decays are drawn as training goes, some steps taken without the head, any betas."""

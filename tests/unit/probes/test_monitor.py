@@ -10,6 +10,7 @@ from widefield.train.progress import read_metrics
 from widefield.workflows.pretrain import pretrain
 
 N = 1200
+SHORT = {"epochs": 1, "max_examples": 60, "encoder": "resnet-tiny", "image_size": 16}
 
 
 def source() -> dict[str, np.ndarray]:
@@ -22,14 +23,14 @@ def source() -> dict[str, np.ndarray]:
 def test_log_and_lines_have_the_knn_accuracy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pretrain(source(), out=tmp_path / "run", epochs=1)
+    pretrain(source(), out=tmp_path / "run", **SHORT)
     (row,) = read_metrics(tmp_path / "run" / "metrics.csv")
     assert float(row["knn_accuracy_tone"]) > 0.9
     assert "kNN accuracy (tone) " in capsys.readouterr().err
 
 
 def test_without_labels_nothing_is_said(tmp_path: Path) -> None:
-    pretrain({"x": source()["x"]}, out=tmp_path / "run", epochs=1, quiet=True)
+    pretrain({"x": source()["x"]}, out=tmp_path / "run", **SHORT)
     (row,) = read_metrics(tmp_path / "run" / "metrics.csv")
     assert not any(name.startswith("knn_accuracy") for name in row)
 
@@ -48,7 +49,7 @@ def test_equal_images_are_no_matter_of_the_rate(
 ) -> None:
     equal = np.repeat(source()["x"][:1], 40, 0)
     for method in ("view-contrast", "simclr"):
-        pretrain(equal, out=tmp_path / method, epochs=1, method=method)
+        pretrain(equal, out=tmp_path / method, method=method, **SHORT)
         said = capsys.readouterr().err
         assert "try: all images are equal, and no setting tells them apart: give others" in said
         assert "lower the learning rate" not in said

@@ -19,7 +19,13 @@ def _sounds(labels: np.ndarray | None) -> dict[str, Any]:
 
 def _comparison(out: Path, labels: np.ndarray | None) -> Any:
     run = widefield.pretrain(
-        _sounds(labels), out=out, epochs=1, seconds=0.5, batch_size=32, quiet=True
+        _sounds(labels),
+        out=out,
+        epochs=1,
+        seconds=0.5,
+        batch_size=32,
+        encoder="resnet-tiny",
+        quiet=True,
     )
     return run.comparison
 

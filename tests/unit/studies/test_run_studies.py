@@ -15,6 +15,8 @@ from studies import __main__ as command
 from studies import calibration, feature_dropout, registry, runner, seen, trained
 from studies.packs import Packs, generated
 from studies.study import TINY, Arm, Finding, Gate, Scale, Study, difference
+from widefield.config.recipes import make_recipe
+from widefield.data import open_dataset
 
 SMALL = {"batch_size": 24, "image_size": 16, "projector_width": 32, "encoder": "resnet-tiny"}
 
@@ -262,13 +264,52 @@ def test_a_study_is_complete(study: Study) -> None:
         for scale in study.scales.values():
             if arm.settings is not None:
                 assert trained.run_settings(arm, scale, seed=0)["epochs"] >= 1
+        if arm.settings is not None:
+            make_recipe(**trained.run_settings(arm, study.scales["cpu"], seed=0))
 
 
-@pytest.mark.parametrize("name", [s.id for s in registry.studies().values() if "tiny" in s.scales])
-def test_every_study_runs_at_its_smallest(
+def test_the_data_of_every_arm_can_be_opened(packs: Packs) -> None:
+    studies = (s for s in registry.studies().values() if not s.commit)
+    for data in {arm.data for s in studies for arm in s.arms.values() if arm.source is None}:
+        for split in ("train", "test"):
+            assert len(open_dataset(packs.spec(data, split), max_examples=10)) == 10
+
+
+def kind(arm: Arm) -> str:
+    """What decides which code trains and opens an encoder."""
+    settings = {} if arm.settings is None else {"method": arm.settings.get("method")}
+    return repr(replace(arm, data="", settings=settings, epochs=1, images=None))
+
+
+def smallest() -> dict[str, Study]:
+    """The study of the fewest arms for each way to measure, with an arm of each kind.
+
+    Others differ from it in data, settings and criteria, which are checked without a training.
+    """
+    groups: dict[tuple[object, ...], list[Study]] = {}
+    for study in registry.studies().values():
+        if "tiny" in study.scales:
+            sounds = any(arm.data.startswith("fsdd") for arm in study.arms.values())
+            ways = study.measure, study.validate, study.together, study.figure, sounds
+            groups.setdefault(ways, []).append(study)
+    found = {}
+    for group in groups.values():
+        study = min(group, key=lambda study: len(study.arms_at("tiny")))
+        if study.together is None and study.figure is None:
+            names = {kind(study.arms[name]): name for name in study.arms_at("tiny")}.values()
+            scale = replace(study.scales["tiny"], arms=len(names))
+            arms = {name: study.arms[name] for name in (*names, *study.arms)}
+            study = replace(study, arms=arms, scales={**study.scales, "tiny": scale})
+        found[study.id] = study
+    return found
+
+
+@pytest.mark.parametrize("name", smallest())
+def test_studies_run_at_their_smallest(
     name: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Steps and draws that set only how exact a number is are few."""
+    monkeypatch.setattr(registry, "studies", smallest)
     few_steps = partial(seen.activation_maximization, steps=4)
     monkeypatch.setattr(seen, "activation_maximization", few_steps)
     short_probe = partial(feature_dropout.score_sgd, epochs=2)

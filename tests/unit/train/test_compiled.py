@@ -23,6 +23,7 @@ from widefield.workflows.plan import plan
 from widefield.workflows.pretrain import pretrain
 
 IMAGES = images()
+VIT = "vit_tiny_patch16_224,depth=1"
 
 
 @pytest.fixture
@@ -50,9 +51,9 @@ def gradients(method: str, views: str, **settings: Any) -> tuple[Tensor, dict[st
     ("method", "views", "settings"),
     [
         ("byol", "expert", {"encoder": "resnet-tiny"}),
-        ("view-contrast", "expert", {"encoder": "vit_tiny_patch16_224,depth=2"}),
-        ("simclr", "viewmaker", {"encoder": "resnet-tiny"}),
-        ("s-diet", "expert", {"encoder": "resnet-tiny", "micro_batch": 3}),
+        ("view-contrast", "expert", {"encoder": VIT}),
+        ("simclr", "viewmaker", {"encoder": VIT}),
+        ("s-diet", "expert", {"encoder": VIT, "micro_batch": 3}),
         ("s-diet", "expert", {"encoder": "resnet-tiny", "precision": "bf16"}),
     ],
     ids=["target network", "ViT", "learned views", "micro-batches", "bf16"],
@@ -99,7 +100,7 @@ def test_weights_have_the_same_names(graphs: CompileCounterWithBackend) -> None:
 def test_a_run_is_resumed_with_any_mode(tmp_path: Path, graphs: CompileCounterWithBackend) -> None:
     """It ends as a run without; this backend has torch's own kernels, so all bits are equal."""
     plain, run = tmp_path / "plain", tmp_path / "run"
-    settings = {**small("simclr"), "encoder": "vit_tiny_patch16_224,depth=1"}
+    settings = {**small("simclr"), "encoder": VIT}
     pretrain(IMAGES, out=plain, **settings)
     with pytest.raises(Killed):
         pretrain(IMAGES, out=run, **settings, compile="default", on_step=die_at(5))

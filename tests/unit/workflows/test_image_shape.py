@@ -24,7 +24,7 @@ SMALL = {"method": "simclr", "batch_size": 16, "epochs": 1, "quiet": True, "devi
 NARROW = {"projector_width": 16, "projector_dim": 8}
 
 
-@pytest.fixture(scope="module", params=["resnet-tiny", "vit_tiny_patch16_224"])
+@pytest.fixture(scope="module", params=["resnet-tiny", "vit_tiny_patch16_224,depth=1"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train on a folder of images of 16 x 40, whose outer columns tell the class."""
     folder = tmp_path_factory.mktemp("wide")

@@ -75,7 +75,7 @@ def _counts(split: Split) -> dict[str, int]:
     return {photo: base + (i < extra) for i, photo in enumerate(PHOTOS)}
 
 
-@lru_cache(maxsize=2)  # training and test crops, shared by a run, its probe and its audit
+@lru_cache(maxsize=4)  # training and test crops of two sizes, shared by a run and its probes
 def _crops(split: Split, side: int) -> NDArray[np.uint8]:
     crops = []
     for photo, count in _counts(split).items():

@@ -9,6 +9,8 @@ a function of the split and the index of the clip.
 Source: resonances of vowels, Peterson & Barney (1952).
 """
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,7 @@ from widefield.data.builtin import shuffled_rows
 from widefield.data.examples import Examples
 from widefield.data.readers.recordings import Recordings, to_int16
 from widefield.data.spec import Split
+from widefield.data.table import Table
 
 # As of a telephone: all resonances below are under 4 kHz.
 SAMPLE_RATE = 8000
@@ -52,15 +55,25 @@ _WIDTH = 90.0
 
 def read_spoken(split: Split) -> Examples:
     """Return the clips of a split, with tasks `class` and `speaker`."""
-    number = np.arange(CLIPS[split])
+    table = _table(split)
+    return Examples(**vars(table), recordings=Recordings(clips=[*_clips(split)], rate=SAMPLE_RATE))
+
+
+def _table(split: Split) -> Table:
     tasks = {"class": WORDS, "speaker": tuple(SPEAKERS)}
-    table = shuffled_rows(f"spoken/{split}", len(number), tasks)
-    words, speakers = table.labels["class"], table.labels["speaker"]
+    return shuffled_rows(f"spoken/{split}", CLIPS[split], tasks)
+
+
+@lru_cache(maxsize=2)  # training and test clips, shared by a run, its probe and its audit
+def _clips(split: Split) -> tuple[NDArray[np.int16], ...]:
+    number, labels = np.arange(CLIPS[split]), _table(split).labels
     clips: list[NDArray[np.int16]] = []
     for first in range(0, len(number), _CHUNK):
         part = slice(first, first + _CHUNK)
-        clips += list(_synthesize(split, number[part], words[part], speakers[part]))
-    return Examples(**vars(table), recordings=Recordings(clips=clips, rate=SAMPLE_RATE))
+        clips += _synthesize(split, number[part], labels["class"][part], labels["speaker"][part])
+    for clip in clips:
+        clip.flags.writeable = False
+    return tuple(clips)
 
 
 def _synthesize(
@@ -90,14 +103,21 @@ def _synthesize(
         start[:, None] + (end - start)[:, None] * glide
         for start, end in zip(first.T, second.T, strict=True)
     ]
-    sound = np.zeros_like(phase)
+    # It is silent before and after the word. By pitch, the samples of a harmonic below half the
+    # sampling rate come first; a higher one would be heard as another.
+    word = np.nonzero((progress > 0) & (progress < 1))
+    word = tuple(part[np.argsort(pitch[word])] for part in word)
+    pitch, phase, *resonances = (values[word] for values in (pitch, phase, *resonances))
+    spoken = np.zeros_like(phase)
     for harmonic in range(1, _HARMONICS + 1):
         frequency = harmonic * pitch
-        # A harmonic above half the sampling rate would be heard as another one.
-        level = np.zeros_like(frequency)
+        frequency = frequency[: np.searchsorted(frequency, 0.48 * SAMPLE_RATE)]
+        heard, level = slice(len(frequency)), np.zeros_like(frequency)
         for resonance, weight in zip(resonances, (1.0, 0.6, 0.3), strict=True):
-            level += weight / (1 + ((frequency - resonance) / _WIDTH) ** 2)
-        sound += level * (frequency < 0.48 * SAMPLE_RATE) * np.sin(harmonic * phase)
+            level += weight / (1 + ((frequency - resonance[heard]) / _WIDTH) ** 2)
+        spoken[heard] += level * np.sin(harmonic * phase[heard])
+    sound = np.zeros_like(progress)
+    sound[word] = spoken
     sound *= loudness
     peak = np.abs(sound).max(axis=1, keepdims=True)
     return to_int16((0.5 * vary("loudness", 0.5) * sound / peak).astype(np.float32))
