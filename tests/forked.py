@@ -13,8 +13,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-PRELOADED = ("widefield.workflows.pretrain", "torch._dynamo")
-"""What a training process imports, as do the first steps of its optimizer."""
+PRELOADED = (
+    "widefield.workflows.pretrain",
+    "torch._dynamo",
+    "timm",
+    "torch.utils.tensorboard",
+    "matplotlib.backends.backend_svg",
+)
+"""What a training process imports: with the call, and as it steps, logs and draws its page."""
 
 START = "forkserver"
 """The way to start such a process."""

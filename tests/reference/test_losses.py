@@ -9,14 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from draws import draw
 from widefield.head import batch_cross_entropy, decoupled_contrast, view_contrast
 from widefield.methods.diet import Diet
 from widefield.methods.simclr import nt_xent, one_sided
 from widefield.methods.supervised import Supervised
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def cosine(a: Tensor, b: Tensor) -> float:

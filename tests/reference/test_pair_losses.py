@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from draws import draw
 from widefield.methods.alpha_cl import (
     PairImportance,
     alpha_cl,
@@ -31,10 +32,6 @@ SEEDS = st.integers(0, 99)
 
 
 VICREG = {"invariance_weight": 25.0, "variance_weight": 25.0, "cov_weight": 1.0}
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def two_views(b: int, m: int, seed: int = 0) -> tuple[Tensor, Tensor]:

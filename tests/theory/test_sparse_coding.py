@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import draw
 from widefield_labs import LABS
 from widefield_labs import sparse_coding as lab
 from widefield_labs import sparse_downstream as worth
@@ -41,10 +42,6 @@ BROKEN = [
 """What to do to one array so that one claim is broken."""
 
 ROW = {"tau": 1.0, "lam": 0.1, "mask_rate": 0.5, "noise": 1.0, "trained": 0.0}
-
-
-def draw(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @given(y=st.floats(-5, 5), b=st.floats(0, 3))

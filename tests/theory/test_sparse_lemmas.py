@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from draws import generator
 from widefield_labs import sparse_learner as learner
 from widefield_labs.sparse_data import SparseCoding, masked_pair
 
@@ -25,10 +26,6 @@ def data() -> SparseCoding:
 def start() -> Tensor:
     """Weights w [m, d1] at initialization, with deviation 1."""
     return torch.randn(NEURONS, D1, generator=generator(1))
-
-
-def generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def draw(data: SparseCoding, count: int, seed: int = 2) -> tuple[Tensor, Tensor, Tensor]:

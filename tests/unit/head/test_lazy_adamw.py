@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from draws import generator
 from heads import BATCH, DIM, N, cosine, head_of, miss_step, pull, visit, visits
 from widefield.head import (
     Layout,
@@ -260,7 +261,3 @@ def test_the_history_of_learning_rates_survives_a_checkpoint(
     assert torch.equal(second.log_decay(steps), whole.log_decay(steps))
     decay = math.prod(1 - 0.05 * rate for rate in rates)
     assert math.exp(float(whole.log_decay(steps)[0])) == pytest.approx(decay)
-
-
-def generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)

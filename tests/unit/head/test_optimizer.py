@@ -20,6 +20,7 @@ from torch.optim.lr_scheduler import (
     SequentialLR,
 )
 
+from draws import draw
 from heads import head_of, miss_step, visit
 from widefield.head import (
     Layout,
@@ -34,10 +35,6 @@ from widefield.head import (
 N, DIM, BATCH, STEPS = 11, 3, 4, 60
 EVERYONE = torch.arange(N)
 BOTH = pytest.mark.parametrize("kind", [LazyAdamW, LazySGD])
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def batch(step: int) -> Tensor:

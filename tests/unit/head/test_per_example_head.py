@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from draws import draw
 from heads import miss_step
 from widefield.head import (
     DiskStorage,
@@ -26,10 +27,6 @@ from widefield.head import (
 
 N, DIM, BATCH = 11, 3, 4
 EVERYONE = torch.arange(N)
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def double_storage(seed: int = 5) -> MemoryStorage:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from draws import generator
 from widefield.core.logmel import FrontEnd
 from widefield.views import (
     VIEWS,
@@ -20,10 +21,6 @@ from widefield.views.spectrogram import Spectrogram
 
 ALL = ["crop", "flip", "jitter", "grayscale", "blur"]
 FRONT_END = FrontEnd(rate=4000, samples=4000)
-
-
-def generator() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
 
 
 def components(names: str) -> dict[str, Augmentation]:

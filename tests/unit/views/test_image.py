@@ -14,14 +14,11 @@ from PIL import Image, ImageFilter
 from scipy.stats import binomtest, chisquare, ks_2samp, kstest
 from torch import Tensor
 
+from draws import generator
 from widefield.views import ImageAugmentation, build_views, image
 from widefield.views.image import Draw
 
 ORDERS = torch.tensor(list(itertools.permutations(range(4))))
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def images(*shape: int, seed: int = 0) -> Tensor:

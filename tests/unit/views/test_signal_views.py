@@ -4,11 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from draws import generator
 from widefield.views import Chain, ViewSettings, build_views
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def batch(n: int = 64, channels: int = 3, steps: int = 64) -> Tensor:

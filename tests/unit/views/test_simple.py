@@ -1,11 +1,8 @@
 import pytest
 import torch
 
+from draws import generator
 from widefield.views import AugmentContext, build_views
-
-
-def generator() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
 
 
 def test_random_masks_are_complementary_pairs() -> None:

@@ -6,16 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from draws import generator
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.views import Augmentation, Chain, ViewSettings, build_views
 from widefield.views.waveform import WaveAugment, time_stretch
 
 RATE, STEPS = 4000, 4000
 FRONT_END = FrontEnd(rate=RATE, samples=STEPS)
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def tone(hertz: float, n: int = 1) -> Tensor:

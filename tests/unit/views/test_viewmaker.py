@@ -4,12 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from draws import generator
 from widefield.views import NO_CONTEXT, AugmentContext, Viewmaker, build_views
 from widefield.views.viewmaker import ViewmakerNet
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def viewmaker(name: str = "viewmaker", channels: int = 3, **settings: object) -> Viewmaker:
