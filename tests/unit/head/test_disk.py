@@ -2,11 +2,11 @@
 
 import errno
 import os
+import signal
 import struct
-import subprocess
-import sys
 import zlib
 from contextlib import closing
+from multiprocessing.synchronize import Event as EventType
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from forked import CONTEXT
 from heads import head_of, visit
 from widefield.core.types import Shard
 from widefield.head import (
     DiskStorage,
+    FolderLock,
     Layout,
     LazyAdamW,
     MemoryStorage,
@@ -374,21 +376,22 @@ def test_a_new_store_does_not_overwrite_another(checkpointed: Checkpointed) -> N
     assert_equal(open_again(folder, kept), rows)
 
 
+def hold(folder: Path, held: EventType) -> None:
+    with FolderLock(folder):
+        held.set()
+        signal.pause()
+
+
 def test_a_second_process_is_refused_by_pid(checkpointed: Checkpointed) -> None:
     folder, kept, _ = checkpointed
-    code = (
-        "import sys; from widefield.head import FolderLock; from pathlib import Path\n"
-        "with FolderLock(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", code, str(folder)]
-    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert other.stdin is not None
-    assert other.stdout is not None
-    with other:
-        assert other.stdout.readline() == b"held\n"
-        with pytest.raises(ValueError, match=f"is in use by process {other.pid}: wait"):
-            open_again(folder, kept)
-        other.kill()
+    held = CONTEXT.Event()
+    other = CONTEXT.Process(target=hold, args=(folder, held))
+    other.start()
+    assert held.wait(60)
+    with pytest.raises(ValueError, match=f"is in use by process {other.pid}: wait"):
+        open_again(folder, kept)
+    other.kill()
+    other.join()
     open_again(folder, kept)
     assert not (folder / ".lock").exists()
 

@@ -47,7 +47,7 @@ def test_examples_that_judge_come_from_all_classes() -> None:
 def test_equal_images_are_no_matter_of_the_rate(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    equal = np.repeat(source()["x"][:1], 40, 0)
+    equal = np.repeat(source()["x"][:1], 60, 0)
     for method in ("view-contrast", "simclr"):
         pretrain(equal, out=tmp_path / method, method=method, **SHORT)
         said = capsys.readouterr().err

@@ -265,12 +265,14 @@ def test_a_study_is_complete(study: Study) -> None:
             if arm.settings is not None:
                 assert trained.run_settings(arm, scale, seed=0)["epochs"] >= 1
         if arm.settings is not None:
-            make_recipe(**trained.run_settings(arm, study.scales["cpu"], seed=0))
+            settings = trained.run_settings(arm, study.scales["cpu"], seed=0)
+            make_recipe(settings.pop("recipe", "default"), **settings)
 
 
 def test_the_data_of_every_arm_can_be_opened(packs: Packs) -> None:
-    studies = (s for s in registry.studies().values() if not s.commit)
-    for data in {arm.data for s in studies for arm in s.arms.values() if arm.source is None}:
+    studies = [study for study in registry.studies().values() if "tiny" in study.scales]
+    arms = [study.arms[name] for study in studies for name in study.arms_at("tiny")]
+    for data in {arm.data for arm in arms if arm.source is None}:
         for split in ("train", "test"):
             assert len(open_dataset(packs.spec(data, split), max_examples=10)) == 10
 
@@ -304,12 +306,15 @@ def smallest() -> dict[str, Study]:
     return found
 
 
-@pytest.mark.parametrize("name", smallest())
+SMALLEST = smallest()
+
+
+@pytest.mark.parametrize("name", SMALLEST)
 def test_studies_run_at_their_smallest(
     name: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Steps and draws that set only how exact a number is are few."""
-    monkeypatch.setattr(registry, "studies", smallest)
+    monkeypatch.setattr(registry, "studies", lambda: SMALLEST)
     few_steps = partial(seen.activation_maximization, steps=4)
     monkeypatch.setattr(seen, "activation_maximization", few_steps)
     short_probe = partial(feature_dropout.score_sgd, epochs=2)
