@@ -70,7 +70,9 @@ def _clips(split: Split) -> tuple[NDArray[np.int16], ...]:
     clips: list[NDArray[np.int16]] = []
     for first in range(0, len(number), _CHUNK):
         part = slice(first, first + _CHUNK)
-        clips += _synthesize(split, number[part], labels["class"][part], labels["speaker"][part])
+        clips.extend(
+            _synthesize(split, number[part], labels["class"][part], labels["speaker"][part])
+        )
     for clip in clips:
         clip.flags.writeable = False
     return tuple(clips)
@@ -105,19 +107,20 @@ def _synthesize(
     ]
     # It is silent before and after the word. By pitch, the samples of a harmonic below half the
     # sampling rate come first; a higher one would be heard as another.
-    word = np.nonzero((progress > 0) & (progress < 1))
-    word = tuple(part[np.argsort(pitch[word])] for part in word)
-    pitch, phase, *resonances = (values[word] for values in (pitch, phase, *resonances))
-    spoken = np.zeros_like(phase)
+    clip, step = np.nonzero((progress > 0) & (progress < 1))
+    order = np.argsort(pitch[clip, step])
+    spoken = clip[order], step[order]
+    pitch, phase, *resonances = (values[spoken] for values in (pitch, phase, *resonances))
+    samples = np.zeros_like(phase)
     for harmonic in range(1, _HARMONICS + 1):
         frequency = harmonic * pitch
         frequency = frequency[: np.searchsorted(frequency, 0.48 * SAMPLE_RATE)]
         heard, level = slice(len(frequency)), np.zeros_like(frequency)
         for resonance, weight in zip(resonances, (1.0, 0.6, 0.3), strict=True):
             level += weight / (1 + ((frequency - resonance[heard]) / _WIDTH) ** 2)
-        spoken[heard] += level * np.sin(harmonic * phase[heard])
+        samples[heard] += level * np.sin(harmonic * phase[heard])
     sound = np.zeros_like(progress)
-    sound[word] = spoken
+    sound[spoken] = samples
     sound *= loudness
     peak = np.abs(sound).max(axis=1, keepdims=True)
     return to_int16((0.5 * vary("loudness", 0.5) * sound / peak).astype(np.float32))
