@@ -81,7 +81,7 @@ COMMANDS: dict[str, str] = {
     "recover": "recover run --out r --epochs 1",
     "start": f"pretrain data.npz --out new --epochs 1 --init run {ADAPT}",
     "plan": f"plan data.npz --epochs 1 {TINY}",
-    "lab": "lab multistep --scale tiny --seed 0 --out f.svg",
+    "lab": "lab downstream-angle --scale tiny --seed 0 --out f.svg",
     "demo": "demo --out taken --seed 0",
 }
 """What is damaged: calls that succeed, but for the last, which would take long."""
@@ -253,6 +253,7 @@ def call(words: Sequence[str]) -> Outcome:
         mock.patch("widefield.cli.limit_memory"),  # this process has more to do
         mock.patch("widefield.core.hardware.keep_freed_memory"),
         mock.patch("widefield.audits.bounds.CEILING_STEPS", 4),  # of a ceiling, which takes seconds
+        mock.patch("widefield.audits.tasks.NUM_SEEDS", 1),
         mock.patch("os.fsync"),  # the end of a process loses nothing that was written
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),

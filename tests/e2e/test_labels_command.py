@@ -82,10 +82,7 @@ def test_a_table_says_what_folders_of_classes_say(
 
 
 @pytest.mark.usefixtures("table")
-def test_an_audit_goes_by_the_table(
-    command: Command, in_tmp: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("widefield.audits.bounds.CEILING_STEPS", 4)
+def test_an_audit_goes_by_the_table(command: Command, in_tmp: Path) -> None:
     words = ("audit", "random", "pictures", "--cache", in_tmp / "cache")
     found = command.json(*words, "--labels", "labels.csv")
     assert found["tasks"].keys() == {"label", "light"}

@@ -9,7 +9,6 @@ from PIL import Image
 
 from commands import Command
 from runs import SMALL, images
-from widefield.audits import bounds
 from widefield.inference import features
 from widefield.inference.features import FeatureExtractor
 from widefield.train.step import TrainStep
@@ -55,7 +54,6 @@ def here(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("mine", "labels.csv", "run"):
         (tmp_path / name).symlink_to(folder / name)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(bounds, "CEILING_STEPS", 4)
 
 
 def said_before(command: Command, monkeypatch: pytest.MonkeyPatch, name: str) -> str:

@@ -50,10 +50,7 @@ def features(encoder: nn.Module) -> Tensor:
         return encoder.eval()(x())
 
 
-def test_it_goes_through_the_commands(
-    command: Command, in_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("widefield.audits.bounds.CEILING_STEPS", 4)  # no score is looked at
+def test_it_goes_through_the_commands(command: Command, in_folder: Path) -> None:
     words = ("--epochs", 1, "--batch-size", 8, "--device", "cpu", "--out", "typed")
     text = command.text("pretrain", "data.npz", "--encoder", "net.py:build", *words)
     named = f"typed@{in_folder}/net.py:build"

@@ -1,11 +1,6 @@
 """Sounds through the commands, as a user types them."""
 
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +10,7 @@ import torch
 
 import widefield
 from commands import Command
-from widefield.audits import bounds
+from runs import Killed, assert_same_weights, die_at
 from widefield.audits.page import audit_page
 from widefield.audits.pictures import SOUND_NEIGHBORS, SOUND_ROWS
 from widefield.data import open_dataset
@@ -113,10 +108,7 @@ def test_classify_compares_with_untrained_networks_and_the_spectrogram(
     ]
 
 
-def test_an_audit_plants_sounds(
-    sounds: Path, trained: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "CEILING_STEPS", 4)
+def test_an_audit_plants_sounds(sounds: Path, trained: Path, command: Command) -> None:
     page = sounds / "audit.html"
     command.text("audit", trained, sounds / "data", "--plant", "tone", "--out", page)
     text = page.read_text()
@@ -152,10 +144,7 @@ def test_an_encoder_of_another_rate_is_not_put_beside_one(
     assert "sampling rate differs: 8000 for " in line
 
 
-def test_an_audit_without_labels_plants_tones_and_clicks(
-    sounds: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "CEILING_STEPS", 2)
+def test_an_audit_without_labels_plants_tones_and_clicks(sounds: Path, trained: Path) -> None:
     bare = open_dataset(sounds / "data", seconds=0.5).arrays()
     for task in ("class", "classes"):
         bare.pop(task, None)
@@ -221,35 +210,17 @@ def test_images_and_windows_are_refused(sounds: Path, trained: Path, command: Co
     assert ": give sounds, or another encoder" in line
 
 
-CALL = (
-    "import sys, widefield\n"
-    "data, out, resume = sys.argv[1:]\n"
-    "own = {} if resume == 'yes' else dict(epochs=4, checkpoint_every=1, seconds=0.5,"
-    " batch_size=32, encoder='resnet-tiny')\n"
-    "widefield.pretrain(data, out=out, quiet=True, resume=resume == 'yes', **own)\n"
-)
-
-
 def test_a_run_that_was_killed_ends_bit_for_bit_as_it_would_have(
     sounds: Path, tmp_path: Path
 ) -> None:
     data = f"{sounds / 'data'}:train+background:fresh"
-    whole = widefield.pretrain(
-        data, out=tmp_path / "whole", epochs=4, checkpoint_every=1, **SETTINGS
-    ).encoder
-    cut = tmp_path / "cut"
-    first = subprocess.Popen([sys.executable, "-c", CALL, data, str(cut), "no"])
-    deadline = time.monotonic() + 600
-    while not (cut / "checkpoints" / "epoch-00002").exists():
-        assert first.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    os.kill(first.pid, signal.SIGKILL)
-    assert first.wait() == -signal.SIGKILL
-    subprocess.run([sys.executable, "-c", CALL, data, str(cut), "yes"], check=True)
-    resumed = widefield.load(cut).state_dict()
-    for key, value in whole.state_dict().items():
-        assert torch.equal(value.cpu(), resumed[key]), key
+    settings = SETTINGS | {"epochs": 4, "checkpoint_every": 1}
+    whole = widefield.pretrain(data, out=tmp_path / "whole", **settings)
+    stop = die_at(whole.steps // 2 + 1)
+    with pytest.raises(Killed):
+        widefield.pretrain(data, out=tmp_path / "cut", on_step=stop, **settings)
+    widefield.pretrain(data, out=tmp_path / "cut", resume=True, quiet=True)
+    assert_same_weights(whole.run, tmp_path / "cut")
 
 
 def test_data_of_another_kind_are_named(tmp_path: Path) -> None:

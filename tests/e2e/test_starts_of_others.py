@@ -126,7 +126,6 @@ def test_weights_come_from_a_mirror(
     assert command.json("explore", "run", "data.npz", "--out", "page.html")["examples"] == 16
     labels = ("--labels", "labels.csv", "--out", "classes.csv")
     assert command.json("classify", "run", "data.npz", *labels)["examples"] == 16
-    monkeypatch.setattr("widefield.audits.bounds.CEILING_STEPS", 2)
     audited = command.json("audit", "run", "data.npz", "--cache", "floors")
     assert audited["tasks"].keys() == {"y"}
     command.text("export", "run", "--out", "net.onnx")

@@ -131,10 +131,8 @@ def test_classify_predicts_each_label(command: Command) -> None:
 
 
 @pytest.mark.usefixtures("pictures")
-def test_audit_judges_arrays(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_judges_arrays(command: Command) -> None:
     """Numbers, and several labels a picture, beside the pictures in a file of arrays."""
-    monkeypatch.setattr("widefield.audits.bounds.CEILING_STEPS", 8)
-    monkeypatch.setattr("widefield.audits.tasks.NUM_SEEDS", 1)
     np.savez("mine.npz", **in_memory(), luck=np.random.default_rng(0).normal(size=N))
     words = ["audit", "random", "mine.npz", "--cache", "cache", "--out", "audit.html"]
     found, page = command.json(*words)["tasks"], Path("audit.html").read_text()

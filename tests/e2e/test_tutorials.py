@@ -23,9 +23,6 @@ def test_there_are_five() -> None:
 def test_a_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import matplotlib.pyplot as plt
 
-    from widefield.audits import bounds
-
-    monkeypatch.setattr(bounds, "CEILING_STEPS", 4)
     monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Lightning's advice on workers
