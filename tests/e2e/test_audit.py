@@ -133,7 +133,7 @@ def test_the_report_holds_every_verdict(command: Command, place: Path, tmp_path:
     assert (against["baseline"], against["linear"]) == ("other", {})
     assert against["cka"] == pytest.approx(found["similarity"]["timm:resnet-tiny"], abs=1e-4)
     assert against["verdict"] in ("worse", "better", "no significant difference")
-    assert len(found["plants"]["shapes"]["grades"]) == 5
+    assert len(found["plants"]["shapes"]["grades"]) == 3
     assert all(0 <= share <= 1 for share in found["plants"]["shapes"]["neighbors_kept"])
     page = out.read_text()
     assert len(page) < 5_000_000
@@ -152,17 +152,11 @@ def test_the_report_holds_every_verdict(command: Command, place: Path, tmp_path:
     assert out.read_text() == page
 
 
-def test_images_without_labels_are_planted_at_every_checkpoint(
-    command: Command, place: Path, tmp_path: Path
-) -> None:
-    settings = {"epochs": 2, "checkpoint_every": 1, "batch_size": 32, "encoder": "resnet-tiny"}
-    widefield.pretrain(f"{place}/bare.npz", out=tmp_path / "run", quiet=True, **settings)
-    words = ("--max-examples", 100, "--cache", place / "cache")
-    found = command.json("audit", tmp_path / "run", place / "bare.npz", "--all-checkpoints", *words)
-    assert [row.keys() for row in found["checkpoints"].values()] == [{"shapes", "digits"}] * 2
-    assert found["checkpoints"]["2"] == found["tasks"]
-    said = command.text("audit", "pixels", place / "bare.npz", "--plant", "shapes", *words)
-    assert re.search(r"^shapes: ", said, re.MULTILINE)
+def test_images_without_labels_are_planted(command: Command, place: Path) -> None:
+    words = ("pixels", place / "bare.npz", "--max-examples", 120, "--cache", place / "cache")
+    said = command.text("audit", *words)
+    for task in ("shapes", "digits"):
+        assert re.search(rf"^{task}: ", said, re.MULTILINE)
     assert "nearest neighbors" in said
 
 

@@ -16,6 +16,7 @@ from widefield.audits import bounds as bounds_module
 from widefield.audits import tasks as tasks_module
 from widefield.audits.bounds import (
     AuditOptions,
+    Bounds,
     check_trainable,
     graded_bounds,
     probe_tasks,
@@ -113,6 +114,35 @@ def test_modules_of_other_code_do_not_share_floors_and_ceilings(
     one = ["ceiling", "dictionary", "pixels", "random"]
     assert kept(Pooled(torch.sin)) == kept(Pooled(torch.sin)) == one
     assert kept(Pooled(torch.cos)) == sorted([*one, "ceiling", "random"])
+
+
+def test_all_tasks_have_the_floors_that_each_has_alone_and_one_fit_of_the_features(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds_module, "train_supervised", lambda encoder, *_, **__: encoder)
+    images = np.random.default_rng(0).integers(0, 256, (80, 8, 8, 3), dtype=np.uint8)
+    labels = {"one": np.arange(80) % 2, "two": np.arange(80) // 7 % 3}
+    module = Pooled(torch.sin)
+    data = open_train_test(open_encoder(module), {"x": images, **labels}, max_examples=None, seed=0)
+    probed: list[tuple[str, ...]] = []
+
+    def probe(features: Any, data: Any, **options: Any) -> Any:
+        probed.append(data.tasks)
+        return probe_tasks(features, data, **options)
+
+    def bounds(*names: str) -> dict[str, Bounds]:
+        options = replace(OPTIONS, cache=tmp_path / "-".join(names))
+        (found,) = graded_bounds(open_encoder(module), [data.only(*names)], options)
+        return found
+
+    monkeypatch.setattr(bounds_module, "probe_tasks", probe)
+    together = bounds("one", "two")
+    assert probed == [("one", "two")] * 3 + [("one",), ("two",)]  # floors, then ceilings
+    for task in ("one", "two"):
+        alone = bounds(task)[task]
+        assert together[task].floors.keys() == alone.floors.keys()
+        for name, floor in alone.floors.items():
+            np.testing.assert_array_equal(floor.values, together[task].floors[name].values)
 
 
 def test_a_ceiling_is_trained_on_every_class_of_many_examples(

@@ -1,12 +1,13 @@
 """The wide readout decides where stages do not, and is measured only there."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from widefield.audits import tasks
-from widefield.audits.bounds import Bounds
+from widefield.audits.bounds import AuditOptions, Bounds
 from widefield.audits.tasks import Reference, audit_tasks
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder
@@ -74,6 +75,28 @@ def test_a_stage_that_predicts_it_is_enough(probed: list[int]) -> None:
     found = audit_tasks(ENCODER, reference(0.5, "s2@4"), seed=0)["place"]
     assert (found.verdict, found.wide) == ("hidden", None)
     assert probed == [128]
+
+
+def test_the_encoder_is_measured_once_where_more_floors_are_drawn(
+    probed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws: list[int] = []
+
+    def bounds(*_: object, num_seeds: int) -> list[dict[str, Bounds]]:
+        draws.append(num_seeds)
+        return [dict(reference(0.5, "s4@1").bounds)]
+
+    monkeypatch.setattr(tasks, "graded_bounds", bounds)
+    monkeypatch.setattr(tasks, "_untrained_stages", lambda *_, **__: {})
+    unclear = SimpleNamespace(verdict="unclear", stages={})
+    monkeypatch.setattr(tasks, "audit_task", lambda *_, **__: unclear)
+    tasks.audit_grades(ENCODER, [DATA], AuditOptions(cache=None, seed=0, quiet=True))
+    assert draws == [1, tasks.NUM_SEEDS]
+    assert probed == [128]
+
+
+def test_data_without_tasks_have_no_verdicts() -> None:
+    assert audit_tasks(ENCODER, Reference(data=DATA.only(), bounds={}, stages={}), seed=0) == {}
 
 
 def test_wide_features_that_are_audited_are_not_measured_twice(probed: list[int]) -> None:
