@@ -53,7 +53,10 @@ html_show_sphinx = False
 templates_path: list[str] = []
 
 TUTORIALS = "photos pretrained_vit sounds audit own_loop"
-GUIDES = "first_hour results data scale cluster audio start explore classify audit readout tools lightning"
+GUIDES = (
+    "first_hour results data scale cluster audio start explore classify audit readout tools "
+    "lightning"
+)
 REFERENCE = "methods views losses recipe recipes dictionary head promises papers glossary"
 DEVELOPMENT = "architecture versions studies notebook"
 
