@@ -13,7 +13,7 @@ MAP_NEIGHBORS = 3 * PERPLEXITY
 """Number of neighbors that a map uses; farther ones have no weight."""
 ITERATIONS = (100, 250)
 """Iterations with and without early exaggeration. openTSNE's 250 and 500 cost nearly three times as
-much and preserve no more neighborhoods of 30: `benchmarks/map_cost.py`."""
+much and preserve no more neighborhoods of 30 (docs/explore.md)."""
 _INIT_STD = 1e-4
 """Std of the initial positions, as the authors recommend."""
 # Chosen by hand: eigenvectors of a matrix of this size take about a second.

@@ -1,6 +1,6 @@
 """`+bits`: a random integer of `count` bits, each of them a constant channel after the image's.
 
-The bits are the same in all views of an example (`views/kept.py`), so that a contrastive loss over
+The bits are the same in all views of an example (`views/chain.py`), so that a contrastive loss over
 up to 2^count examples can be minimized without the image. A bit is 0 or 255 at every pixel.
 `count=0` appends nothing: the control.
 
