@@ -37,15 +37,15 @@ class ResultTable:
 
     def print_to(self, console: Console) -> None:
         """Print title, table and lines as plain text; long cells are folded to the width."""
+        if self.title:
+            _print_line(self.title, console)  # not of the table, whose width would fold it
         if self.columns:
             console.print(self._table())
-        elif self.title:
-            _print_line(self.title, console)
         for line in self.lines:
             _print_line(line, console)
 
     def _table(self) -> Table:
-        table = Table(title=_text(self.title), title_justify="left", box=box.SIMPLE_HEAD)
+        table = Table(box=box.SIMPLE_HEAD)
         for i, column in enumerate(self.columns):
             justify: Literal["left", "right"] = "left" if i == 0 else "right"
             table.add_column(_text(column), justify=justify, overflow="fold")
