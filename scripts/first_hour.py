@@ -148,11 +148,12 @@ def page(outputs: Mapping[str, str], facts: Mapping[str, Any]) -> str:
     """Return the page."""
     seconds, scores = facts["seconds"], facts["accuracy"]
     others = f"{IMAGES - facts['labels']:,}"
+    minutes = (seconds["install"] + seconds["frozen"]) / 60
     parts = [
         "# The first hour\n",
         f"The commands of the README on {IMAGES:,} photographs, 32 pixels a side, on two CPU "
         "cores that had other work too, with what they print and how long they take. From "
-        f"`pip install` to a predicted label for every photograph it takes {(seconds['install'] + seconds['frozen']) / 60:.1f} "
+        f"`pip install` to a predicted label for every photograph it takes {minutes:.1f} "
         "minutes with weights at hand. In which order to try, and what each way gives here with "
         f"ten labels a class, on the {others} photographs whose label was not given:\n",
         "| features | accuracy, % | minutes |\n| --- | --- | --- |",
