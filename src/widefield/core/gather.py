@@ -36,6 +36,11 @@ def gather(x: Tensor) -> Tensor:
     return x if rank_and_world()[1] == 1 else _Gather.apply(x)
 
 
+def over_world(grad: Tensor) -> Tensor:
+    """Return grad / world: the gradient of the mean loss over ranks, from that of one rank."""
+    return grad / rank_and_world()[1]
+
+
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, distributed, nn
 
 from widefield.core.batch import Positive, Shape, check_index, check_tensors, checked
 from widefield.core.devices import to_device
-from widefield.core.gather import gather
+from widefield.core.gather import gather, over_world
 from widefield.core.names import check_name
 from widefield.core.precision import at_least_float32
 from widefield.head.history import StepHistory
@@ -170,8 +170,7 @@ class PerExampleHead(nn.Module):
             return rows
         self._batch, self.batch_rows[0] = (index, state), rows.requires_grad_()
         if distributed.is_available() and distributed.is_initialized():
-            world = distributed.get_world_size()  # the loss is the mean over ranks
-            rows.register_hook(lambda grad: grad / world)  # type: ignore[no-untyped-call]
+            rows.register_hook(over_world)  # type: ignore[no-untyped-call]
         return rows
 
     def _state(self, index: Tensor) -> tuple[RowState, Tensor]:

@@ -103,11 +103,14 @@ class LabelTable(Table):
         row_of = {name_of[path]: row for path, row in zip(paths, rows, strict=True)}
         if len(row_of) < len(paths):
             raise ValueError(f"{self.source} names one example by two paths: keep one of them")
+        # An example without a label takes the row -1, the one that is appended.
         index = np.array([row_of.get(name, -1) for name in names], dtype=np.int64)
-        has_none = index < 0
-        labels = {task: np.where(has_none, -1, ids[index]) for task, ids in self.labels.items()}
+        labels = {task: np.append(ids, -1)[index] for task, ids in self.labels.items()}
+        one_row = ((0, 1), (0, 0))
         targets = {
-            task: replace(target, values=np.where(has_none[:, None], np.nan, target.values[index]))
+            task: replace(
+                target, values=np.pad(target.values, one_row, constant_values=np.nan)[index]
+            )
             for task, target in self.targets.items()
         }
         notes = [classes_note(task, ids, self.classes[task]) for task, ids in labels.items()]
