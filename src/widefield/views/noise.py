@@ -29,6 +29,7 @@ class Noise(Augmentation):
         std: standard deviation, in units of the images' range.
 
     Example:
+        >>> import torch
         >>> x = torch.full((4, 3, 8, 8), 0.5)
         >>> first, second = Noise(std=0.1)(x, 2)
         >>> bool((first != second).any())
@@ -52,6 +53,7 @@ class ObjectNoise(Noise):
         std: standard deviation, in units of the images' range.
 
     Example:
+        >>> import torch
         >>> mask = torch.zeros(2, 1, 8, 8, dtype=torch.bool)
         >>> x = torch.rand(2, 3, 8, 8)
         >>> (view,) = ObjectNoise(std=0.1)(x, 1, context=AugmentContext(mask=mask))
