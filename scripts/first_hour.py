@@ -23,6 +23,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from pages.starts import first_hour
 from release_check import ROOT, run
 from studies.photographs import NAME, in_timm_names
 from widefield.core.hardware import machine
@@ -93,12 +94,12 @@ STEPS = (
     ),
     Step("export", "", "export run --out encoder.safetensors"),
 )
-WAYS = (
-    ("weights as they are", "frozen.parquet", ("frozen",)),
-    ("weights, adapted", "adapted.parquet", ("adapt", "adapted")),
-    ("from scratch", "predictions.parquet", ("pretrain", "scratch")),
-)
-"""What the page compares: name, its predictions, and the steps that they take."""
+PREDICTIONS = {
+    "weights as they are": "frozen.parquet",
+    "weights, adapted": "adapted.parquet",
+    "from scratch": "predictions.parquet",
+}
+"""What the page compares -> its predictions."""
 
 
 def make_folder(root: Path, source: str) -> None:
@@ -146,7 +147,7 @@ def accuracy(root: Path, predictions: str) -> float:
 
 def page(outputs: Mapping[str, str], facts: Mapping[str, Any]) -> str:
     """Return the page."""
-    seconds, scores = facts["seconds"], facts["accuracy"]
+    seconds = facts["seconds"]
     others = f"{IMAGES - facts['labels']:,}"
     minutes = (seconds["install"] + seconds["frozen"]) / 60
     parts = [
@@ -156,11 +157,7 @@ def page(outputs: Mapping[str, str], facts: Mapping[str, Any]) -> str:
         f"`pip install` to a predicted label for every photograph it takes {minutes:.1f} "
         "minutes with weights at hand. In which order to try, and what each way gives here with "
         f"ten labels a class, on the {others} photographs whose label was not given:\n",
-        "| features | accuracy, % | minutes |\n| --- | --- | --- |",
-        *(
-            f"| {way} | {scores[way]:.1f} | {sum(seconds[step] for step in steps) / 60:.1f} |"
-            for way, _, steps in WAYS
-        ),
+        f"<!-- table: first-hour -->\n\n{first_hour()}\n\n<!-- end -->",
         "\nWritten by `python scripts/first_hour.py cifar10_train.npz "
         "efficientnet-lite0-57934424.pth` ([times](../benchmarks/results/first_hour.json)).\n",
         f"## Install ({seconds['install']:.0f} s)\n",
@@ -188,7 +185,7 @@ def main(photos: str, weights: str) -> None:
             begin = time.monotonic()
             outputs[step.name] = printed(root, ["env/bin/widefield", *step.words.split()])
             seconds[step.name] = time.monotonic() - begin
-        scores = {way: accuracy(root, predictions) for way, predictions, _ in WAYS}
+        scores = {way: accuracy(root, file) for way, file in PREDICTIONS.items()}
     facts = {
         "machine": machine(torch.device("cpu")),
         "images": IMAGES,
@@ -196,8 +193,8 @@ def main(photos: str, weights: str) -> None:
         "accuracy": {way: round(value, 1) for way, value in scores.items()},
         "seconds": {name: round(value, 1) for name, value in seconds.items()},
     }
-    PAGE.write_text(page(outputs, facts))
     RESULTS.write_text(json.dumps(facts, indent=1) + "\n")
+    PAGE.write_text(page(outputs, facts))  # its table is made of the results
 
 
 if __name__ == "__main__":

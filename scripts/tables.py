@@ -73,6 +73,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "verdicts": verdicts.verdicts,
     "untrained": untrained.agreement,
     "untrained-encoders": untrained.by_encoder,
+    "first-hour": starts.first_hour,
     "common-starts": starts.common_starts,
     "start-averages": starts.averages,
     "start-photographs": starts.photographs,

@@ -12,6 +12,28 @@ _MEASURES = ("class, %", "class by neighbors, %", "R²")
 READOUTS = {"pooled": "", "wide": ", wide"}
 
 
+WAYS = {
+    "weights as they are": ("frozen",),
+    "weights, adapted": ("adapt", "adapted"),
+    "from scratch": ("pretrain", "scratch"),
+}
+"""What the first hour compares -> the steps that it takes."""
+
+
+def first_hour() -> str:
+    """Return the accuracy on images without a label, and the minutes, of each way to features."""
+    found = read("first_hour")
+    rows = [
+        [
+            way,
+            f"{found['accuracy'][way]:.1f}",
+            f"{sum(found['seconds'][step] for step in steps) / 60:.1f}",
+        ]
+        for way, steps in WAYS.items()
+    ]
+    return table(["features", "accuracy, %", "minutes"], rows)
+
+
 def common_starts() -> str:
     """Return weights, license and the cost of a run of each start."""
     rows = [
