@@ -120,8 +120,12 @@ def make_folder(root: Path, source: str) -> None:
 
 
 def printed(root: Path, words: list[str]) -> str:
-    """Return what a command that succeeds prints, as a file gets it."""
-    text = run(words, root, COLUMNS=str(WIDTH), XDG_CACHE_HOME=str(root / "cache"))
+    """Return what a command that succeeds prints, as a file gets it.
+
+    The cache is in a folder of its own, and shown where a user has it.
+    """
+    cache = str(root / "cache")
+    text = run(words, root, COLUMNS=str(WIDTH), XDG_CACHE_HOME=cache).replace(cache, "~/.cache")
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 

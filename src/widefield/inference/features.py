@@ -39,6 +39,7 @@ from widefield.encoders import (
     Readout,
     Wide,
     adapt_encoder,
+    is_own,
     load_encoder,
     untrained_like,
     untrained_starts,
@@ -235,15 +236,18 @@ class FeatureExtractor:
         return _with_channels(dataset, form, self.name if like is None else like.spec)
 
     def _size_note(self, dataset: Dataset) -> tuple[str, ...]:
-        """Return a note if images are less than half as large as those the weights were of."""
+        """Return a note if images are less than half as large as those of the weights."""
         if self.form.size is not None or not isinstance(self.encoder, Encoder):
             return ()
-        trained, side = min(self.encoder.config.image_size), max(dataset.images.shape[1:3])
-        hint = resize_hint(trained, side)
+        side = max(dataset.images.shape[1:3])
+        hint = resize_hint(self.encoder, side)
         if dataset.kind != "images" or not hint:
             return ()
-        name = printable(self.name)
-        return (f"{name} is for images of {trained} pixels, and these have {side}{hint}",)
+        trained = min(self.encoder.config.image_size)
+        return (
+            f"{printable(self.name)} is for images of about {trained} pixels, and these have "
+            f"{side}{hint}",
+        )
 
     def _rate_for(self, data: Data) -> int | None:
         """Return the sampling rate to open sounds at; None for their own.
@@ -337,11 +341,15 @@ class FeatureExtractor:
         return self.features(images)
 
 
-def resize_hint(trained: int, side: int) -> str:
-    """Return what helps if images are less than half as large as those the weights are for."""
+def resize_hint(encoder: Encoder, side: int) -> str:
+    """Return the remedy if images are less than half as large as those of an encoder's weights.
+
+    It is empty otherwise, and for a network of one's own, of which no size is known.
+    """
     # ImageNet weights on CIFAR-10 lose a third of their accuracy at 32 pixels instead of 128, in
     # one run of which no result is committed (docs/first_hour.md shows it at 128).
-    if 2 * side >= trained:
+    trained = min(encoder.config.image_size)
+    if is_own(encoder.config.name) or 2 * side >= trained:
         return ""
     return f": features may be much better with {option('image_size', trained)}, or a half of it"
 

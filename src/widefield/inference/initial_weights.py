@@ -53,7 +53,7 @@ class InitialEncoder:
         if (h, w) != (height, width):
             lines.append(
                 f"trained at {h}x{w} pixels, continues at {height}x{width}"
-                + resize_hint(min(h, w), max(height, width))
+                + resize_hint(self.encoder, max(height, width))
                 if kind == "images"
                 else f"trained on {kind} of {w} steps, continues with {width}"
             )
@@ -63,13 +63,15 @@ class InitialEncoder:
 
 
 def _check_features(encoder: Encoder, dataset: Dataset) -> None:
-    """Check that different examples have different features, as training would change nothing.
+    """Check that the features of different examples differ.
+
+    If they are constant, the run would end with "no significant difference" from its start.
 
     Raises:
-        ValueError: they are the same.
+        ValueError: they are constant.
     """
     images = dataset.subset(dataset.spread_rows(_CHECKED)).first_read().images
-    h = extract(encoder.eval(), images)
+    h = extract(encoder, images)
     spread = (h.amax(0) - h.amin(0)).max()
     if (images != images[:1]).any() and spread <= _CONSTANT * h.abs().max():
         raise ValueError(

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -82,7 +81,7 @@ class Method(nn.Module, ABC):
     """
 
     config_class: ClassVar[type["MethodConfig"]]
-    """Its settings, which build it."""
+    """Its settings, if they build it as `MethodConfig.build` does."""
     view_count: int
     """Number of views of each example that a step needs: 1 for DIET, 2 for pair losses."""
     needs_labels: bool = False
@@ -212,12 +211,8 @@ class MethodConfig(Settings):
         return config.changed(settings)
 
     def build(self, context: BuildContext) -> Method:
-        """Build the method for a run, whose properties it takes as arguments of the same names."""
-        known = {**vars(context), "context": context}
-        needed = known.keys() & signature(self.method_class).parameters.keys()
-        return self.method_class(
-            context.feature_dim, self, **{name: known[name] for name in needed}
-        )
+        """Build the method for a run."""
+        return self.method_class(context.feature_dim, self)
 
     def placed(self, examples: int, feature_dim: int, memory: Memory) -> Self:
         """Return the settings with the storage of the head chosen; D is `feature_dim`."""

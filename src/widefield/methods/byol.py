@@ -13,7 +13,7 @@ from widefield.core.batch import Positive, Rows, check_number, checked
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.arguments import MethodArguments
-from widefield.methods.base import Method, MethodConfig
+from widefield.methods.base import BuildContext, Method, MethodConfig
 from widefield.methods.projector import ProjectorConfig, projection_std
 from widefield.methods.target import TargetNetwork
 
@@ -54,6 +54,10 @@ class BYOLConfig(MethodConfig):
     """Share of itself that the target network keeps at a step."""
     directions: Directions = "one"
     """Predict the second view from the first, or both ways as published, at twice the cost."""
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return BYOL(context.feature_dim, self, encoder=context.encoder, steps=context.steps)
 
 
 class BYOL(Method):

@@ -20,7 +20,7 @@ from widefield.core.precision import full_precision
 from widefield.core.types import Loss, Part
 from widefield.head import initial_rows
 from widefield.methods.arguments import MethodArguments
-from widefield.methods.base import Method, MethodConfig
+from widefield.methods.base import BuildContext, Method, MethodConfig
 
 
 @checked
@@ -82,6 +82,12 @@ class DenseHeadConfig(MethodConfig, ABC):
     @abstractmethod
     def head_loss(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         """Return the loss of h [b, D], rows [n, D] and the examples' indices int64 [b]."""
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return self.method_class(
+            context.feature_dim, self, examples=context.examples, seed=context.seed
+        )
 
 
 Config = TypeVar("Config", bound=DenseHeadConfig)

@@ -14,7 +14,7 @@ from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.head import initial_rows
 from widefield.methods.arguments import MethodArguments
-from widefield.methods.base import Method, MethodConfig
+from widefield.methods.base import BuildContext, Method, MethodConfig
 from widefield.methods.projector import ProjectorConfig
 
 
@@ -63,6 +63,12 @@ class DistillConfig(MethodConfig):
             teacher = (self.teacher,) if isinstance(self.teacher, str) else tuple(self.teacher)
             object.__setattr__(self, "teacher", teacher)
         super().__post_init__()
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return Distill(
+            context.feature_dim, self, examples=context.examples, targets=context.targets
+        )
 
 
 class Distill(Method):

@@ -88,6 +88,17 @@ class HeadMethodConfig(ProjectionConfig, ABC):
     def head_loss(self) -> Callable[..., Tensor]:
         """Return the loss of z [b, m], rows [b, m], and a second view's z where there is one."""
 
+    @property
+    def on_sphere(self) -> bool:
+        """Whether features are put on the unit sphere."""
+        return True
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return self.method_class(
+            context.feature_dim, self, examples=context.examples, context=context
+        )
+
     def placed(self, examples: int, feature_dim: int, memory: Memory) -> Self:
         """Return the settings with the storage of the rows."""
         dim = self.projector.out_dim(feature_dim)
@@ -147,7 +158,7 @@ class HeadMethod(Method, Generic[Config]):
             examples,
             dim,
             loss=selected.head_loss(),
-            normalize=getattr(selected, "normalize", True),
+            normalize=selected.on_sphere,
             init=rows.init,
             gather_distributed=selected.gather_distributed,
             storage=choose_storage(

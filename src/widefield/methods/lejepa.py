@@ -14,7 +14,7 @@ from widefield.core.hardware import check_memory
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.arguments import MethodArguments
-from widefield.methods.base import Method
+from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import ProjectionConfig
 from widefield.methods.projector import ProjectorConfig
 
@@ -102,6 +102,10 @@ class LeJEPAConfig(ProjectionConfig):
     """Weight of the distance from a Gaussian; the paper's lambda."""
     slices: Annotated[int, Ge(1)] = 256
     """Number of random directions a step."""
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return LeJEPA(context.feature_dim, self, generator=context.generator)
 
 
 class LeJEPA(Method):

@@ -14,7 +14,7 @@ from widefield.core.gather import gather
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.methods.arguments import MethodArguments
-from widefield.methods.base import Method
+from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import ProjectionConfig
 from widefield.methods.projector import ProjectorConfig
 from widefield.methods.target import TargetNetwork
@@ -69,6 +69,10 @@ class MoCoConfig(ProjectionConfig):
     """Share of itself that the target network keeps at a step."""
     queue_size: Annotated[int, Ge(1)] = 4096
     """Number of past keys to compare with."""
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return MoCo(context.feature_dim, self, encoder=context.encoder, examples=context.examples)
 
 
 class MoCo(Method):

@@ -27,6 +27,11 @@ class RowContrastConfig(HeadMethodConfig):
     normalize: bool = True
     """Put features and rows on the unit sphere."""
 
+    @property
+    def on_sphere(self) -> bool:
+        """Whether features are put on the unit sphere."""
+        return self.normalize
+
     def head_loss(self) -> Callable[..., Tensor]:
         """Return the loss with these settings."""
         return partial(decoupled_contrast, scale=self.logit_scale, normalize=self.normalize)

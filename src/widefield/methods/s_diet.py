@@ -28,6 +28,11 @@ class SDietConfig(HeadMethodConfig):
     normalize: bool = True
     """Put features on the unit sphere, as published."""
 
+    @property
+    def on_sphere(self) -> bool:
+        """Whether features are put on the unit sphere."""
+        return self.normalize
+
     def head_loss(self) -> Callable[..., Tensor]:
         """Return the loss with these settings."""
         return partial(batch_cross_entropy, scale=self.logit_scale, smoothing=self.label_smoothing)

@@ -12,7 +12,7 @@ from widefield.core.devices import to_device
 from widefield.core.precision import at_least_float32
 from widefield.core.types import Loss
 from widefield.methods.arguments import MethodArguments
-from widefield.methods.base import Method, MethodConfig
+from widefield.methods.base import BuildContext, Method, MethodConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,10 @@ class SupervisedConfig(MethodConfig):
     """
 
     name: ClassVar[str] = "supervised"
+
+    def build(self, context: BuildContext) -> Method:
+        """Build the method for a run."""
+        return Supervised(context.feature_dim, self, labels=context.labels)
 
 
 class Supervised(Method):

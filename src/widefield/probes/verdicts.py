@@ -156,8 +156,8 @@ class Evidence:
     over_pooled: PairedDifference
     """Difference from the features audited."""
     over_floor: PairedDifference
-    """Of a stage, the difference from the best stage of the untrained network. Of the wide features
-    that from the floor: they have directions of the input, as those of the untrained network have,
+    """Difference from what needs no training: for a stage, from the best stage of the untrained
+    network; for the wide features, from the floor. Both of the latter have directions of the input,
     so that only what is above the floor is of the encoder."""
 
 

@@ -1,5 +1,7 @@
 """Images much smaller than those of the weights are told, with the remedy."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -38,6 +40,21 @@ def test_nothing_is_told_of_a_size_that_was_chosen(weights: str) -> None:
 def test_nothing_is_told_of_an_encoder_of_this_size() -> None:
     encoder = build_encoder("resnet-tiny", image_size=16, seed=0)
     assert told(encoder, 16) == []
+
+
+def test_nothing_is_told_of_a_network_whose_size_nobody_knows(tmp_path: Path) -> None:
+    """It takes images of 48 pixels or more, of which 224 are only the first that are tried."""
+    file = tmp_path / "net.py"
+    file.write_text(
+        "from torch import nn\n"
+        "def build():\n"
+        "    return nn.Sequential(nn.Conv2d(3, 8, 48), nn.AdaptiveAvgPool2d(1), nn.Flatten())\n"
+    )
+    assert told(f"{file}:build", 64) == []
+    images = np.random.default_rng(0).integers(0, 256, (4, 64, 64, 3)).astype(np.uint8)
+    dataset = open_dataset(images)
+    notes = open_init(f"{file}:build", download=False).adapted(dataset).notes
+    assert not any("image_size" in note for note in notes)
 
 
 @pytest.mark.parametrize(("side", "hinted"), [(32, True), (112, False)])
