@@ -78,8 +78,28 @@ def open_dataset(
         >>> len(dataset), list(dataset.labels)
         (100, ['class', 'digits'])
     """
-    options = {name: value for name, value in locals().items() if name != "data"}
-    return open_with(data, OpenOptions(**options))
+    return open_with(
+        data,
+        OpenOptions(
+            max_examples=max_examples,
+            image_size=image_size,
+            black_white=black_white,
+            eight_bits=eight_bits,
+            seed=seed,
+            held_out=held_out,
+            labels=labels,
+            unlabeled=unlabeled,
+            exclude=exclude,
+            group=group,
+            seconds=seconds,
+            sample_rate=sample_rate,
+            fit=fit,
+            pixels=pixels,
+            memory_budget=memory_budget,
+            agree=agree,
+            progress=progress,
+        ),
+    )
 
 
 def open_with(data: Data, options: OpenOptions) -> Dataset:
