@@ -143,10 +143,11 @@ def run(words: str, folder: Path, deadly: int | None = None, full: bool = False)
         sys.addaudithook(watch)
         outcome = call(words.split())
         assert outcome.code == 0 or full, outcome.err
-        if full and words.startswith("audit ") and outcome.out:
+        if full and words.startswith("audit ") and outcome.code and outcome.out:
             # A page that cannot be written at the end loses no result: it is printed, whole.
             assert outcome.out.startswith("run, scored on "), outcome.out
-            assert "\nclass: " in outcome.out, outcome.out
+            assert "\ny: " in outcome.out, outcome.out
+            assert "the report was not written" in outcome.out, outcome.out
             outcome = outcome._replace(out="")
         problem = problem_of_line(outcome)
         assert problem is None, problem
