@@ -1,6 +1,8 @@
 """Sounds through the commands, as a user types them."""
 
 import re
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,8 @@ import torch
 
 import widefield
 from commands import Command
-from runs import Killed, assert_same_weights, die_at
+from forked import ForkedCommand
+from runs import assert_same_weights
 from widefield.audits.page import audit_page
 from widefield.audits.pictures import SOUND_NEIGHBORS, SOUND_ROWS
 from widefield.data import open_dataset
@@ -214,13 +217,22 @@ def test_a_run_that_was_killed_ends_bit_for_bit_as_it_would_have(
     sounds: Path, tmp_path: Path
 ) -> None:
     data = f"{sounds / 'data'}:train+background:fresh"
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
     settings = SETTINGS | {"epochs": 4, "checkpoint_every": 1}
-    whole = widefield.pretrain(data, out=tmp_path / "whole", **settings)
-    stop = die_at(whole.steps // 2 + 1)
-    with pytest.raises(Killed):
-        widefield.pretrain(data, out=tmp_path / "cut", on_step=stop, **settings)
-    widefield.pretrain(data, out=tmp_path / "cut", resume=True, quiet=True)
-    assert_same_weights(whole.run, tmp_path / "cut")
+    widefield.pretrain(data, out=whole, **settings)
+    words = ("--epochs", 4, "--checkpoint-every", 1, "--seconds", 0.5, "--batch-size", 32)
+    words = ("pretrain", data, "--out", cut, *words, "--encoder", "resnet-tiny")
+    first = ForkedCommand(*map(str, words))
+    deadline = time.monotonic() + 600
+    while not (cut / "checkpoints" / "epoch-00002").exists():
+        assert first.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    first.kill()
+    first.communicate()
+    assert first.returncode == -signal.SIGKILL
+    widefield.pretrain(data, out=cut, resume=True, quiet=True)
+    assert_same_weights(whole, cut)
 
 
 def test_data_of_another_kind_are_named(tmp_path: Path) -> None:

@@ -74,15 +74,16 @@ def test_untrained_encoders_are_not_better_than_untrained() -> None:
     """The control: the same architecture, drawn five times."""
     for seed in range(5):
         encoder = build_encoder("resnet-tiny", image_size=SIDE, seed=100 + seed)
-        found = compared(encoder, images(150))
-        assert found.verdict in ("no significant difference", "inconclusive")
+        found = compared(encoder, images(150), use_labels=True)
+        assert found.without_labels in ("no significant difference", "inconclusive")
+        assert found.verdict != "better"
 
 
 def test_features_that_collapsed_are_called_so() -> None:
     encoder = Waves()
     with torch.no_grad():
         encoder.linear.weight[2:] = 0
-    found = compared(encoder, images())
+    found = compared(encoder, images(), use_labels=True)
     assert found.verdict == "worse"
     assert found.health[0] == "healthy"
     assert found.health[1] in ("collapsing", "collapsed")
@@ -93,7 +94,7 @@ def test_a_dead_encoder_is_not_better() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return 0 * super().forward(x)
 
-    found = compared(Dead(), images())
+    found = compared(Dead(), images(), use_labels=True)
     assert found.verdict == "no significant difference"
     assert found.health == ("collapsed", "collapsed")  # untrained, it is as dead
     assert found.label_free["neighbor_consistency"].after < 0.5
