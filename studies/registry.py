@@ -19,13 +19,10 @@ MODULES = (
     "wen_li",
     "equal_time",
     "dictionary",
-    "budgets",
     "defaults",
-    "readout",
     "recover",
     "photographs",
     "starts",
-    "distill",
     "calibration",
     "closed",
 )

@@ -82,7 +82,6 @@ class Arm:
         statistics: an untrained encoder with the data's statistics in its BatchNorm layers, and
             its dictionary fitted: a run at a learning rate of 0.
         start: an arm whose encoder of seed 0 is trained further.
-        teacher: an arm whose encoder of seed 0 is the teacher.
         weights: returns the file of the weights that it starts from, from packs.
         source: returns what is trained on, where `data` is no pack, from packs, scale and seed.
         about: what the `measure` of the study takes from its arms.
@@ -96,7 +95,6 @@ class Arm:
     dictionary: bool = False
     statistics: bool = False
     start: "Arm | None" = None
-    teacher: "Arm | None" = None
     weights: Callable[["Packs"], str] | None = None
     source: Callable[["Packs", Scale, int], Any] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)

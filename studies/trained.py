@@ -236,9 +236,6 @@ def train(arm: Arm, scale: Scale, packs: Packs, seed: int, work: Path) -> Traine
         settings["init"] = str(train(arm.start, scale, packs, 0, work).folder)
     if arm.weights is not None:
         settings["init"] = arm.weights(packs)
-    if arm.teacher is not None:
-        teacher = train(arm.teacher, scale, packs, 0, work)
-        settings["teacher"] = f"{teacher.folder}@{run_settings(arm.teacher, scale, 0)['encoder']}"
     folder = work / _run_name(arm.data, settings)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder.with_suffix(".lock")):

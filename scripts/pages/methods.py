@@ -12,9 +12,8 @@ import torch
 
 from pages.format import ratio, table
 from pages.steps import step_ratios
-from studies.page import results
-from studies.registry import studies
-from studies.trained import validated
+from studies.page import results, runs
+from studies.registry import study
 from widefield.config.recipes import make_recipe
 from widefield.methods import METHODS, Method, MethodConfig, ProjectorConfig
 from widefield.train.build import DataInfo, build
@@ -60,15 +59,8 @@ def settings() -> str:
 
 def _compared() -> set[str]:
     """Return the methods of which results have several learning rates, on validation images."""
-    rates: dict[str, set[float]] = {}
-    for study in studies().values():
-        if study.measure is not validated or results(study) is None:
-            continue
-        for arm in study.arms.values():
-            settings = {**study.scales["cpu"].settings, **(arm.settings or {})}
-            if "method" in settings and "lr" in settings:
-                rates.setdefault(settings["method"], set()).add(settings["lr"])
-    return {method for method, tried in rates.items() if len(tried) > 1}
+    in_one_study = {run.partition(" @ ")[0] for run in runs("budget-rates")}
+    return in_one_study | {name for name in METHODS if results(study(f"rate-{name}"))}
 
 
 def losses() -> str:
