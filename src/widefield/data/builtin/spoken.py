@@ -9,7 +9,10 @@ a function of the split and the index of the clip.
 Source: resonances of vowels, Peterson & Barney (1952).
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +46,6 @@ SPEAKERS = {
 }
 """Pitch, Hz, and scale of the resonances."""
 _SECONDS, _HARMONICS = 0.5, 36  # chosen by hand
-_CHUNK = 8
-"""Clips that are synthesized at a time: they stay in the processor's cache."""
 _STEPS = round(_SECONDS * SAMPLE_RATE)
 _WORD = 0.55
 """Duration of a word, as a share of a clip. Its random start makes raw pixels a weak baseline."""
@@ -55,72 +56,87 @@ _WIDTH = 90.0
 
 def read_spoken(split: Split) -> Examples:
     """Return the clips of a split, with tasks `class` and `speaker`."""
-    table = _table(split)
-    return Examples(**vars(table), recordings=Recordings(clips=[*_clips(split)], rate=SAMPLE_RATE))
+    recordings = Recordings(clips=_Clips(split), rate=SAMPLE_RATE)
+    return Examples(**vars(_table(split)), recordings=recordings)
 
 
+@lru_cache
 def _table(split: Split) -> Table:
     tasks = {"class": WORDS, "speaker": tuple(SPEAKERS)}
     return shuffled_rows(f"spoken/{split}", CLIPS[split], tasks)
 
 
-@lru_cache(maxsize=2)  # training and test clips, shared by a run, its probe and its audit
-def _clips(split: Split) -> tuple[NDArray[np.int16], ...]:
-    number, labels = np.arange(CLIPS[split]), _table(split).labels
-    clips: list[NDArray[np.int16]] = []
-    for first in range(0, len(number), _CHUNK):
-        part = slice(first, first + _CHUNK)
-        clips.extend(
-            _synthesize(split, number[part], labels["class"][part], labels["speaker"][part])
-        )
-    for clip in clips:
-        clip.flags.writeable = False
-    return tuple(clips)
+@dataclass(frozen=True)
+class _Clips(Sequence[NDArray[np.int16]]):
+    """The clips of a split, each synthesized where it is first read."""
+
+    split: Split
+
+    def __len__(self) -> int:
+        return CLIPS[self.split]
+
+    @overload
+    def __getitem__(self, row: int) -> NDArray[np.int16]: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> list[NDArray[np.int16]]: ...
+
+    def __getitem__(self, row: int | slice) -> NDArray[np.int16] | list[NDArray[np.int16]]:
+        rows = range(len(self))[row]
+        return _clip(self.split, rows) if isinstance(rows, int) else [self[i] for i in rows]
 
 
-def _synthesize(
-    split: Split,
-    number: NDArray[np.int64],
-    word: NDArray[np.int64],
-    speaker: NDArray[np.int64],
-) -> NDArray[np.int16]:
-    """Return clips int16 [k, T]."""
+@lru_cache(maxsize=sum(CLIPS.values()))  # shared by a run, its probe and its audit
+def _clip(split: Split, row: int) -> NDArray[np.int16]:
+    """Synthesize a clip, int16 [T]."""
 
-    def vary(stream: str, spread: float) -> NDArray[np.float64]:
-        share = rng.integers(0, f"spoken/{split}/{stream}", number, 2**16) / 2**16
-        return (1 + spread * (2 * share - 1))[:, None]
+    def vary(stream: str, spread: float) -> float:
+        drawn = rng.integers(0, f"spoken/{split}/{stream}", np.array([row]), 2**16)
+        return float(1 + spread * (2 * drawn[0] / 2**16 - 1))
 
-    time = np.linspace(0, 1, _STEPS)[None]
-    params = np.array(list(SPEAKERS.values()))[speaker]
+    labels = _table(split).labels
+    word, speaker = (int(labels[task][row]) for task in ("class", "speaker"))
+    voice, scale = list(SPEAKERS.values())[speaker]
     length = _WORD * vary("tempo", 0.2)
     onset = (1 - length) * (vary("place", 0.5) - 0.5)
-    progress = np.clip((time - onset) / length, 0, 1)  # from 0 to 1 during the word
-    loudness = np.sin(np.pi * progress) ** 0.5
-    pitch = params[:, :1] * vary("pitch", 0.08) * (1.05 - 0.15 * progress)
+    progress = np.clip((np.linspace(0, 1, _STEPS) - onset) / length, 0, 1)  # during the word
+    pitch = voice * vary("pitch", 0.08) * (1.05 - 0.15 * progress)
     glide = 1 / (1 + np.exp(-12 * (progress - 0.5)))
-    size = params[:, 1:] * vary("size", 0.04)
-    first, second = (np.array([_VOWELS[name[i]] for name in WORDS])[word] * size for i in (0, 1))
-    phase = 2 * np.pi * np.cumsum(pitch, axis=1) / SAMPLE_RATE
+    size = scale * vary("size", 0.04)
+    phase = 2 * np.pi * np.cumsum(pitch) / SAMPLE_RATE
     resonances = [
-        start[:, None] + (end - start)[:, None] * glide
-        for start, end in zip(first.T, second.T, strict=True)
+        start * size + (end * size - start * size) * glide
+        for start, end in zip(*(_VOWELS[vowel] for vowel in WORDS[word]), strict=True)
     ]
-    # It is silent before and after the word. By pitch, the samples of a harmonic below half the
-    # sampling rate come first; a higher one would be heard as another.
-    clip, step = np.nonzero((progress > 0) & (progress < 1))
-    order = np.argsort(pitch[clip, step])
-    spoken = clip[order], step[order]
+    # It is silent before and after the word. The pitch falls, so the last samples are those of a
+    # harmonic below half the sampling rate; a higher one would be heard as another.
+    spoken = np.flatnonzero((progress > 0) & (progress < 1))[::-1]
     pitch, phase, *resonances = (values[spoken] for values in (pitch, phase, *resonances))
+    sound = np.zeros_like(progress)
+    sound[spoken] = _voice(pitch, phase, resonances)
+    sound *= np.sin(np.pi * progress) ** 0.5  # loudness
+    sound *= 0.5 * vary("loudness", 0.5) / np.abs(sound).max()
+    clip = to_int16(sound.astype(np.float32))
+    clip.flags.writeable = False
+    return clip
+
+
+def _voice(
+    pitch: NDArray[np.float64], phase: NDArray[np.float64], resonances: list[NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Return the sum of the harmonics of a rising `pitch` below half the sampling rate."""
     samples = np.zeros_like(phase)
+    # sin((h + 1) x) = 2 cos(x) sin(h x) - sin((h - 1) x), faster than a sine for each harmonic.
+    twice_cos, before, sine = 2 * np.cos(phase), np.zeros_like(phase), np.sin(phase)
     for harmonic in range(1, _HARMONICS + 1):
         frequency = harmonic * pitch
         frequency = frequency[: np.searchsorted(frequency, 0.48 * SAMPLE_RATE)]
         heard, level = slice(len(frequency)), np.zeros_like(frequency)
         for resonance, weight in zip(resonances, (1.0, 0.6, 0.3), strict=True):
-            level += weight / (1 + ((frequency - resonance[heard]) / _WIDTH) ** 2)
-        samples[heard] += level * np.sin(harmonic * phase[heard])
-    sound = np.zeros_like(progress)
-    sound[spoken] = samples
-    sound *= loudness
-    peak = np.abs(sound).max(axis=1, keepdims=True)
-    return to_int16((0.5 * vary("loudness", 0.5) * sound / peak).astype(np.float32))
+            distance = frequency - resonance[heard]
+            distance *= distance
+            distance += _WIDTH**2
+            level += np.divide(weight * _WIDTH**2, distance, out=distance)
+        samples[heard] += level * sine[heard]
+        before, sine = sine[heard], twice_cos[heard] * sine[heard] - before[heard]
+    return samples

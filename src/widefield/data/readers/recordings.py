@@ -1,5 +1,6 @@
 """Recordings as a source: sound files, packs of clips, arrays in memory."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +18,7 @@ class Recordings:
 
     files: list[Path] | None = None
     """Files, [n]."""
-    clips: list[NDArray[np.int16]] | None = None
+    clips: Sequence[NDArray[np.int16]] | None = None
     """Mono samples of each, [n]."""
     rate: int | None = None
     """Sampling rate of `clips`, Hz."""
