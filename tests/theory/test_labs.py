@@ -17,7 +17,7 @@ from widefield_labs import LABS, MODULES, claims
 from widefield_labs.lab import Result
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", LABS)
 def test_the_verdict_holds(name, seed, tiny):
     result: Result = tiny(name, seed)

@@ -128,7 +128,7 @@ def test_every_lab_with_arms_is_here():
     assert set(SWAPS) | NO_ARMS == set(LABS)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", SWAPS)
 def test_every_check_of_an_effect_fails_on_its_control_arm(name, seed, tiny):
     swaps, either = SWAPS[name]

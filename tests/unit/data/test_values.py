@@ -28,8 +28,7 @@ def values(count=20, channels=5, dtype=np.uint16, side=12):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "channels"),
-    [*((np.uint8, c) for c in (1, 5)), *((np.uint16, c) for c in (1, 2, 5)), (np.float32, 64)],
+    ("dtype", "channels"), [(np.uint8, 5), (np.uint16, 1), (np.uint16, 2), (np.float32, 64)]
 )
 def test_every_form_keeps_depth_and_channels(tmp_path, dtype, channels):
     x = values(channels=channels, dtype=dtype)
@@ -123,9 +122,9 @@ def low_bits(count, seed):
 
 def test_the_low_bits_carry_the_task(tmp_path):
     """A probe finds the class in 16 bits; in a copy of 8 bits it is at chance."""
-    settings = {**SMALL, "max_examples": None, "batch_size": 40, "epochs": 2, "image_size": None}
+    settings = {**SMALL, "max_examples": None, "batch_size": 40, "epochs": 1, "image_size": None}
     settings |= {"method": "simclr", "seed": 0}
-    train, test = low_bits(160, 0), low_bits(160, 1)
+    train, test = low_bits(80, 0), low_bits(80, 1)
     accuracy = {}
     for name in ("16 bits", "8 bits"):
         if name == "8 bits":
@@ -140,8 +139,8 @@ def test_the_low_bits_carry_the_task(tmp_path):
     assert np.shape(form) == (5, 2)
     assert load_encoder(tmp_path / "16 bits").config.black_white == form
     assert load_encoder(tmp_path / "8 bits").config.black_white is None
-    first = embed(tmp_path / "16 bits", low_bits(160, 0), quiet=True).features
-    again = embed(tmp_path / "16 bits", {"x": low_bits(160, 0)["x"][:20]}, quiet=True).features
+    first = embed(tmp_path / "16 bits", low_bits(80, 0), quiet=True).features
+    again = embed(tmp_path / "16 bits", {"x": low_bits(80, 0)["x"][:20]}, quiet=True).features
     assert np.allclose(first[:20], again, atol=1e-5)  # the run's scale, not that of these images
 
 

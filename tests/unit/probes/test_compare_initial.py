@@ -43,7 +43,7 @@ class Colors(nn.Module):
         return (1 - self.noise) * h + self.noise * chaos
 
 
-def data(n: int = 150, *, labels: bool = True) -> Dataset:
+def data(n: int = 99, *, labels: bool = True) -> Dataset:
     """Noise in one of three colors, which is the class."""
     rng = np.random.default_rng(0)
     y = np.arange(n) % 3

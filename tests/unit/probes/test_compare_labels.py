@@ -14,7 +14,7 @@ from widefield.probes.label_free import Images
 from widefield.probes.paired import PairedDifference
 
 CPU = torch.device("cpu")
-COUNT, SIDE = 300, 8
+COUNT, SIDE = 240, 8
 
 
 def texture(labels: bool = True) -> Dataset:

@@ -64,7 +64,7 @@ def test_only_networks_with_statistics_have_any() -> None:
 @pytest.mark.parametrize("seed", [0, 2])
 def test_new_statistics_alone_are_not_above_the_untrained_network(seed: int) -> None:
     """The control of the comparison: what a run at a learning rate of 0 leaves."""
-    data = open_dataset("photos", max_examples=128, image_size=16)
+    data = open_dataset("photos", max_examples=100, image_size=16)
     untrained = build_encoder("resnet-tiny", image_size=16, seed=seed)
     encoder = with_data_statistics(untrained, data.images, device=CPU)
     found = compare_with_baseline(encoder, data, seed=seed, device=CPU)
