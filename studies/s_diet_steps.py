@@ -293,7 +293,7 @@ def _memory(trained: Trained) -> Measured:
     """Memory of the method of an arm on every network, by its tensors and by its process."""
     method, tiny = trained.arm.about["method"], trained.scale.images is not None
     if tiny:
-        small = replace(CASES["CIFAR R18"], examples=500, short=2)
+        small = replace(CASES["CIFAR R18"], encoder="resnet-tiny", examples=500, short=2)
         return {"CIFAR R18, MiB": account(method, small)}
     measured = {f"{name}, MiB": _in_a_process(account, method, c) for name, c in CASES.items()}
     if trained.device.type == "cuda":

@@ -254,6 +254,7 @@ def call(words: Sequence[str]) -> Outcome:
         mock.patch("widefield.core.hardware.keep_freed_memory"),
         mock.patch("widefield.audits.bounds.CEILING_STEPS", 4),  # of a ceiling, which takes seconds
         mock.patch("widefield.audits.tasks.NUM_SEEDS", 1),
+        mock.patch("widefield.probes.few_labels.L2_GRID", (1e-2,)),
         mock.patch("os.fsync"),  # the end of a process loses nothing that was written
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),

@@ -36,6 +36,7 @@ import torch
 
 import calls
 from calls import TINY, World, call, content, problem_of_line
+from forked import PRELOADED
 from runs import images
 from widefield.core.files import is_temp_file, write_atomically
 from widefield.core.hardware import machine
@@ -275,6 +276,8 @@ def play(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write the result to this file")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)  # before the first operation: a forked child keeps no other threads
+    for name in PRELOADED:  # so that the children need not
+        importlib.import_module(name)
     began, tallies = time.perf_counter(), {}
     with (
         tempfile.TemporaryDirectory(prefix="widefield-kills-") as folder,

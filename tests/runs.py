@@ -3,9 +3,11 @@
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -13,6 +15,7 @@ from torch import Tensor
 
 from widefield.encoders import load_encoder
 from widefield.methods import METHODS
+from widefield.probes.compare import IMAGE_COUNTS
 from widefield.train.loop import OnStep
 from widefield.train.step import StepMetrics
 from widefield.workflows.pretrain import pretrain
@@ -49,6 +52,13 @@ def images(count: int = EXAMPLES) -> dict[str, np.ndarray]:
     x = rng.integers(0, 128, (count, 16, 16, 3))
     x[np.arange(count), :, :, 2 * y] += 128
     return {"x": x.astype(np.uint8), "y": y}
+
+
+@contextmanager
+def uncompared() -> Iterator[None]:
+    """Runs end without a comparison with the untrained network, which takes longer than they do."""
+    with mock.patch.dict(IMAGE_COUNTS, untrained=(10**9, 10**9)):
+        yield
 
 
 class Killed(Exception):

@@ -16,6 +16,7 @@ import yaml
 from PIL import Image
 
 from commands import Command
+from forked import ForkedCommand
 from runs import images
 from widefield.version import __version__
 from widefield_labs.lab import at_least
@@ -33,9 +34,10 @@ def python(*words: object, cwd: Path | None = None) -> subprocess.CompletedProce
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "run"
     words = ("photos+digits", "--out", folder, *TRAIN.split(), "--json")
-    done = python("-m", "widefield", "pretrain", *words)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    done = ForkedCommand("pretrain", *words)
+    out, err = done.communicate()
+    assert done.returncode == 0, err
+    found = json.loads(out)
     assert found["run"] == str(folder)
     assert found["steps"] == 8
     assert found["images_per_second"] > 0
@@ -85,7 +87,7 @@ def test_probe_says_when_the_images_were_trained_on(run: Path, command: Command)
     assert note in table
 
 
-@pytest.mark.parametrize("encoder", ["random", "pixels", "timm:resnet18"])
+@pytest.mark.parametrize("encoder", ["random", "pixels", "timm:resnet10t"])
 def test_probe_of_an_encoder_that_is_no_run(encoder: str, command: Command, in_tmp: Path) -> None:
     """Red and blue images are told apart by it."""
     np.savez("train.npz", **images(40))
@@ -269,97 +271,68 @@ def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:
     assert sum(row["index"] is not None for row in manifest) == 39
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["pretrain", "fotos", "--out", "r"], "did you mean 'photos'"),
-        (["pretrain", "photos+digit", "--out", "r"], "digits"),
-        (["pretrain", "photos", "--out", "r", "--method", "sdiet"], "did you mean 's-diet'"),
-        (["pretrain", "photos", "--out", "r", "--views", "expart"], "did you mean"),
-        (
-            ["pretrain", "photos", "--out", "r", "--method", "diet", "--views", "random-mask"],
-            "two halves of an image",
-        ),
-        (["pretrain", "photos", "--out", "r", "--views", "mask-viewmaker"], "there is none in"),
-        (["pretrain", "photos", "--out", "r", "--encoder", "resnet81"], "did you mean"),
-        (["pretrain", "photos", "--out", "r", "--recipe", "papr"], "s-diet-paper"),
-        (
-            ["pretrain", "photos", "--out", "r", "--recipe", "s-diet-paper", "--method", "simclr"],
-            "the recipe s-diet-paper has no settings for simclr: it is for s-diet and diet",
-        ),
-        (
-            ["pretrain", "photos", "--out", "r", "--method", "simclr", "--head-storage", "disk"],
-            "--head-storage is not a setting of simclr with views expert: "
-            "it is one of view-contrast, ",
-        ),
-        (
-            ["plan", "photos", "--temperature", "0.1"],
-            "temperature is not a setting of row-contrast with views expert: it is one of simclr, ",
-        ),
-        (["pretrain", "photos", "--out", "r", "--noise-std", "1"], "noise and noise:object"),
-        (["pretrain", "photos", "--out", "r", "--queue-sise", "1"], "--queue-sise"),
-        (["pretrain", "photos", "--method", "simcrl", "--help"], "did you mean 'simclr'"),
-        (["pretrain", "photos", "--out", "r", "--epochs", "many"], "--epochs"),
-        (
-            ["pretrain", "photos", "--out", "r", "--epochs", "-1"],
-            "epochs must be a whole number of at least 1",
-        ),
-        (["pretrain", "photos", "--out", "r", "--epochs=1.5"], "'1.5' is not a whole number"),
-        (
-            ["pretrain", "photos", "--out", "r", "--max-examples", "9", "--batch-size", "10"],
-            "--batch-size",
-        ),
-        (["pretrain", "photos", "--out", "r", "--device", "cuda"], "use --device cpu"),
-        (["pretrain", "photos", "--out", "r", "--resume"], "is not a run"),
-        (["pretrain", "photos", "--out", "taken"], "not an empty folder"),
-        (["pretrain", "empty", "--out", "r"], "empty"),
-        (["pretrain", "words", "--out", "r"], "words"),
-        (["pretrain", "keys.npz", "--out", "r"], "x"),
-        (["pretrain", "nan.npz", "--out", "r"], "x"),
-        (["pretrain", "text.npz", "--out", "r"], "x"),
-        (["pretrain", "half.npz", "--out", "r"], "half.npz"),
-        (
-            ["pretrain", "mine", "--out", "r", "--method", "supervised", "--batch-size", "10"],
-            "supervised needs labels",
-        ),
-        (["pretrain", "photos"], "--out"),
-        (["probe", "nowhere", "photos"], "no encoder 'nowhere'"),
-        (["probe", "random", "photos:test"], "--train-data"),
-        (["probe", "random", "mine", "--train-data", "mine"], "share no labeled task"),
-        (
-            ["probe", "random", "photos:test", "--train-data", "photos", "--task", "x"],
-            "no task 'x'",
-        ),
-        (["embed", "random", "photos:test", "--out", "e.csv"], ".npz or .parquet"),
-        (["embed", "random", "photos:test", "--out", "taken.npz"], "--overwrite"),
-        (["export", "nowhere", "--out", "e.safetensors"], "nowhere"),
-        (["export", "random", "--out", "e.pt"], ".safetensors or .onnx"),
-        (["lab", "nose-helps"], "did you mean 'noise-helps'"),
-        (["lab", "nosuch"], "unknown lab 'nosuch': known: noise-helps, downstream-angle, "),
-        (["lab", "--scale", "tiny", "--out", "z.svg"], "name one, or leave out --scale, --out"),
-        (["lab", "--noise", "3"], "without a name no lab runs: name one, or leave out --noise"),
-        (["lab", "--parameters"], "name one, or leave out --parameters"),
-        (
-            ["lab", "multistep", "--parameters", "--foo-bar", "3", "--out", "z.svg"],
-            "with --parameters no lab runs: leave it out, or leave out --out, --foo-bar",
-        ),
-        (["lab", "noise-helps", "--learning", "1"], "unknown parameter of noise-helps 'learning'"),
-        (["demo", "--out", "taken"], "not empty"),
-        (["demo", "--windows"], "--windows"),
-        (["recipe"], "Unknown command"),
-        (["audit"], "ENCODER"),
-        (
-            ["pretrain", "photos", "--out", "r", "--no-drop-last"],
-            "--no-drop-last is not an option of the command line: set drop_last in a --config file",
-        ),
-        (["plan", "photos", "--head-moments=bf16"], "set head_moments in a --config file or in Py"),
-        (["pretrian"], "pretrain"),
-    ],
-    ids=lambda v: "-".join(v)[:50] if isinstance(v, list) else "",
-)
-def test_bad_input_gets_one_line(
-    in_tmp: Path, command: Command, words: list[str], message: str
-) -> None:
+BAD = {
+    "pretrain fotos --out r": "did you mean 'photos'",
+    "pretrain photos+digit --out r": "digits",
+    "pretrain photos --out r --method sdiet": "did you mean 's-diet'",
+    "pretrain photos --out r --views expart": "did you mean",
+    "pretrain photos --out r --method diet --views random-mask": "two halves of an image",
+    "pretrain photos --out r --views mask-viewmaker": "there is none in",
+    "pretrain photos --out r --encoder resnet81": "did you mean",
+    "pretrain photos --out r --recipe papr": "s-diet-paper",
+    "pretrain photos --out r --recipe s-diet-paper --method simclr": "the recipe s-diet-paper has "
+    "no settings for simclr: it is for s-diet and diet",
+    "pretrain photos --out r --method simclr --head-storage disk": "--head-storage is not a "
+    "setting of simclr with views expert: it is one of view-contrast, ",
+    "plan photos --temperature 0.1": "temperature is not a setting of row-contrast with views "
+    "expert: it is one of simclr, ",
+    "pretrain photos --out r --noise-std 1": "noise and noise:object",
+    "pretrain photos --out r --queue-sise 1": "--queue-sise",
+    "pretrain photos --method simcrl --help": "did you mean 'simclr'",
+    "pretrain photos --out r --epochs many": "--epochs",
+    "pretrain photos --out r --epochs -1": "epochs must be a whole number of at least 1",
+    "pretrain photos --out r --epochs=1.5": "'1.5' is not a whole number",
+    "pretrain photos --out r --max-examples 9 --batch-size 10": "--batch-size",
+    "pretrain photos --out r --device cuda": "use --device cpu",
+    "pretrain photos --out r --resume": "is not a run",
+    "pretrain photos --out taken": "not an empty folder",
+    "pretrain empty --out r": "empty",
+    "pretrain words --out r": "words",
+    "pretrain keys.npz --out r": "x",
+    "pretrain nan.npz --out r": "x",
+    "pretrain text.npz --out r": "x",
+    "pretrain half.npz --out r": "half.npz",
+    "pretrain mine --out r --method supervised --batch-size 10": "supervised needs labels",
+    "pretrain photos": "--out",
+    "probe nowhere photos": "no encoder 'nowhere'",
+    "probe random photos:test": "--train-data",
+    "probe random mine --train-data mine": "share no labeled task",
+    "probe random photos:test --train-data photos --task x": "no task 'x'",
+    "embed random photos:test --out e.csv": ".npz or .parquet",
+    "embed random photos:test --out taken.npz": "--overwrite",
+    "export nowhere --out e.safetensors": "nowhere",
+    "export random --out e.pt": ".safetensors or .onnx",
+    "lab nose-helps": "did you mean 'noise-helps'",
+    "lab nosuch": "unknown lab 'nosuch': known: noise-helps, downstream-angle, ",
+    "lab --scale tiny --out z.svg": "name one, or leave out --scale, --out",
+    "lab --noise 3": "without a name no lab runs: name one, or leave out --noise",
+    "lab --parameters": "name one, or leave out --parameters",
+    "lab multistep --parameters --foo-bar 3 --out z.svg": "with --parameters no lab runs: leave it "
+    "out, or leave out --out, --foo-bar",
+    "lab noise-helps --learning 1": "unknown parameter of noise-helps 'learning'",
+    "demo --out taken": "not empty",
+    "demo --windows": "--windows",
+    "recipe": "Unknown command",
+    "audit": "ENCODER",
+    "pretrain photos --out r --no-drop-last": "--no-drop-last is not an option of the command "
+    "line: set drop_last in a --config file",
+    "plan photos --head-moments=bf16": "set head_moments in a --config file or in Py",
+    "pretrian": "pretrain",
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_bad_input_gets_one_line(in_tmp: Path, command: Command, words: str) -> None:
     Path("taken").mkdir()
     Path("taken/mine.txt").write_text("mine")
     Path("taken.npz").write_text("mine")
@@ -371,7 +344,7 @@ def test_bad_input_gets_one_line(
     np.savez("nan.npz", x=np.full((20, 8, 8, 3), np.nan, np.float32))
     np.savez("text.npz", x=np.array(["a"] * 20))
     Path("half.npz").write_bytes(Path("keys.npz").read_bytes()[:300])
-    assert message in command.refused(*words)
+    assert BAD[words] in command.refused(*words.split())
     assert Path("taken/mine.txt").read_text() == "mine"
     assert Path("taken.npz").read_text() == "mine"
     assert not Path("r").exists()

@@ -9,12 +9,13 @@ import pytest
 import soundfile
 
 from widefield.config.defaults import DEFAULT_METHOD
+from widefield.data import open_dataset
 from widefield.probes.outcome import Outcome
 from widefield.workflows import demo as module
 from widefield.workflows.demo import COLUMNS, demo, summarize
 
 FLOOR_NAMES = "raw pixels, an untrained network and a dictionary of patches"
-SMALL = {"epochs": 1, "max_examples": 160, "batch_size": 32, "encoder": "resnet-tiny"}
+SMALL = {"epochs": 1, "batch_size": 32, "encoder": "resnet-tiny"}
 
 
 def score(low: float, high: float) -> Outcome:
@@ -24,11 +25,27 @@ def score(low: float, high: float) -> Outcome:
     return outcome
 
 
-def shrink(monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any]) -> None:
-    """Change settings of the run and of the ceiling of a preset."""
+def shrink(
+    monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any], **data: str
+) -> None:
+    """Change settings of the run and of the ceiling of a preset, and its data."""
     preset = getattr(module, name)
     changed = {part: {**getattr(preset, part), **settings} for part in ("settings", "ceiling")}
-    monkeypatch.setattr(module, name, replace(preset, **changed))
+    monkeypatch.setattr(module, name, replace(preset, **changed, **data))
+
+
+@pytest.mark.parametrize("preset", [module.PHOTO_PRESET, module.WORD_PRESET])
+def test_the_data_of_the_tour_can_be_opened(preset: module.Preset) -> None:
+    for spec in (preset.train, preset.test):
+        assert {"class"} < open_dataset(spec, max_examples=64).labels.keys()
+
+
+def photos(folder: Path) -> dict[str, str]:
+    """Write noise of one of ten colors; return training and test."""
+    rng, kind = np.random.default_rng(0), np.arange(1500) % 10
+    x = rng.integers(0, 200, (1500, 32, 32, 3)) + (50 * rng.random((10, 1, 1, 3)))[kind]
+    np.savez(folder / "photos.npz", x=x.astype(np.uint8), **{"class": kind})
+    return {s: f"{folder}/photos.npz:{s}+digits:jitter=4" for s in ("train", "test")}
 
 
 def row(ours: tuple[float, float], ceiling: float = 0.8) -> dict[str, Outcome]:
@@ -42,7 +59,8 @@ def row(ours: tuple[float, float], ceiling: float = 0.8) -> dict[str, Outcome]:
 def test_demo_leaves_runs_a_report_and_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shrink(monkeypatch, "PHOTO_PRESET", SMALL)
+    small = SMALL | {"max_examples": 96}  # too few to compare with the untrained network
+    shrink(monkeypatch, "PHOTO_PRESET", small, **photos(tmp_path))
     tour = tmp_path / "tour"
     done = demo(out=tour, quiet=True)
     assert done.report == tour / "report.html"
@@ -70,8 +88,7 @@ def test_the_tour_of_sounds_plays_them(tmp_path: Path, monkeypatch: pytest.Monke
         place.mkdir(parents=True, exist_ok=True)
         tone = np.sin((0.3 + 0.9 * (i % 2)) * np.arange(rate // 4)) * rng.uniform(0.1, 0.5)
         soundfile.write(place / f"{i:02d}.wav", tone, rate)
-    small = {"epochs": 1, "batch_size": 32, "encoder": "resnet-tiny", "seconds": 0.25}
-    shrink(monkeypatch, "WORD_PRESET", small)
+    shrink(monkeypatch, "WORD_PRESET", SMALL | {"seconds": 0.25})
     done = demo(out=tmp_path / "tour", audio=True, data=tmp_path / "words", quiet=True)
     assert done.to_json()["tasks"].keys() == {"class", "background"}
     page = done.report.read_text()

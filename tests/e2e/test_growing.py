@@ -5,6 +5,8 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +47,39 @@ def rows(run: Path) -> dict[str, torch.Tensor]:
     return found
 
 
-def begun(run: Path, epochs: int = 2, **more: Any) -> Path:
-    pretrain(some(FEW), out=run, **settings(epochs=epochs, **more))
-    return run
+Begun = Callable[..., Path]
 
 
-def test_new_examples_follow_and_the_others_keep_their_rows(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Begun:
+    """Copies a run on a few of the examples, which is trained once for all."""
+
+    @cache
+    def trained(**more: Any) -> Path:
+        run = tmp_path_factory.mktemp("begun") / "run"
+        pretrain(some(FEW), out=run, **settings(**more))
+        return run
+
+    def copied(run: Path, method: str = "row-contrast", epochs: int = 2, **more: Any) -> Path:
+        return Path(shutil.copytree(trained(method=method, epochs=epochs, **more), run))
+
+    return copied
+
+
+@pytest.fixture(scope="module")
+def grown(begun: Begun, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Trains such a run on all of them to its end, with the rows of the head in a place."""
+
+    @cache
+    def train(place: str) -> Path:
+        run = begun(tmp_path_factory.mktemp("grown") / "run", head_storage=place)
+        pretrain(some(ALL), out=run, resume=True, epochs=4, quiet=True)
+        return run
+
+    return train
+
+
+def test_new_examples_follow_and_the_others_keep_their_rows(begun: Begun, tmp_path: Path) -> None:
     run = begun(tmp_path / "run")
     before, mean = rows(run), json.loads((run / "encoder.json").read_text())["mean"]
     with pytest.raises(Killed):
@@ -68,7 +97,9 @@ def test_new_examples_follow_and_the_others_keep_their_rows(tmp_path: Path) -> N
     assert (kept["examples"], kept["recipe"]["epochs"]) == (ALL, 4)
 
 
-def test_the_manifest_says_how_long_the_warm_up_was_when_others_joined(tmp_path: Path) -> None:
+def test_the_manifest_says_how_long_the_warm_up_was_when_others_joined(
+    begun: Begun, tmp_path: Path
+) -> None:
     """Half an epoch of 4 steps, also once epochs are longer."""
     run = begun(tmp_path / "run", epochs=1, warmup_epochs=0.5)
     manifest = RunFolder(path=run).manifest
@@ -97,14 +128,15 @@ def test_a_longer_sound_may_join_short_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["host", "disk"])
-def test_a_run_that_grew_is_resumed_bit_for_bit(tmp_path: Path, place: str) -> None:
-    one, two = (begun(tmp_path / name, head_storage=place) for name in ("one", "two"))
-    pretrain(some(ALL), out=one, resume=True, epochs=4, quiet=True)
+def test_a_run_that_grew_is_resumed_bit_for_bit(
+    begun: Begun, grown: Callable[[str], Path], tmp_path: Path, place: str
+) -> None:
+    two = begun(tmp_path / "two", head_storage=place)
     for step in (9, 16):
         with pytest.raises(Killed):
             pretrain(some(ALL), out=two, resume=True, epochs=4, quiet=True, on_step=die_at(step))
     pretrain(some(ALL), out=two, resume=True, quiet=True)
-    assert_same(one, two)
+    assert_same(grown(place), two)
 
 
 def test_where_examples_joined_within_an_epoch_no_encoder_is_made_up_for_its_end(
@@ -122,20 +154,16 @@ def test_where_examples_joined_within_an_epoch_no_encoder_is_made_up_for_its_end
     assert not RunFolder(path=run).encoder_at(1).exists()
 
 
-def test_rows_on_disk_grow_as_rows_in_memory(tmp_path: Path) -> None:
-    host, disk = (begun(tmp_path / place, head_storage=place) for place in ("host", "disk"))
-    for run in (host, disk):
-        pretrain(some(ALL), out=run, resume=True, epochs=4, quiet=True)
-    assert_same(host, disk)
+def test_rows_on_disk_grow_as_rows_in_memory(grown: Callable[[str], Path]) -> None:
+    assert_same(grown("host"), grown("disk"))
 
 
-def test_what_joins_matters(tmp_path: Path) -> None:
+def test_what_joins_matters(begun: Begun, grown: Callable[[str], Path], tmp_path: Path) -> None:
     """The control: without the new examples, the same epochs end with other weights."""
-    grown, alone = (begun(tmp_path / name) for name in ("grown", "alone"))
-    pretrain(some(ALL), out=grown, resume=True, epochs=4, quiet=True)
+    alone = begun(tmp_path / "alone", head_storage="host")
     pretrain(some(FEW), out=alone, resume=True, epochs=4, quiet=True)
     with pytest.raises(AssertionError):
-        assert_same(grown, alone)
+        assert_same(grown("host"), alone)
 
 
 def test_an_epoch_under_way_begins_again_with_all(
@@ -181,7 +209,7 @@ def test_a_run_without_a_checkpoint_begins_again_with_all(tmp_path: Path) -> Non
     assert (done.steps, len(Manifest(run / "manifest.parquet").paths())) == (4, FEW + 1)
 
 
-def test_examples_can_join_twice(tmp_path: Path) -> None:
+def test_examples_can_join_twice(begun: Begun, tmp_path: Path) -> None:
     run = begun(tmp_path / "run", epochs=1)
     pretrain(some(80), out=run, resume=True, epochs=2, quiet=True)
     done = pretrain(some(ALL), out=run, resume=True, epochs=3, quiet=True)
@@ -199,10 +227,9 @@ def test_examples_can_join_twice(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_join_is_refused_in_one_line(
-    tmp_path: Path, method: str, count: int, epochs: int | None, said: str
+    begun: Begun, tmp_path: Path, method: str, count: int, epochs: int | None, said: str
 ) -> None:
-    run = tmp_path / "run"
-    pretrain(some(FEW), out=run, **settings(method, epochs=2))
+    run = begun(tmp_path / "run", method)
     checkpoint = (run / "checkpoints" / "last.pt").read_bytes()
     given = {} if epochs is None else {"epochs": epochs}
     with pytest.raises(ValueError, match=said) as caught:
@@ -212,7 +239,7 @@ def test_what_cannot_join_is_refused_in_one_line(
     pretrain(some(FEW), out=run, resume=True, epochs=3, quiet=True)
 
 
-def test_a_changed_example_is_refused_beside_new_ones(tmp_path: Path) -> None:
+def test_a_changed_example_is_refused_beside_new_ones(begun: Begun, tmp_path: Path) -> None:
     run, data = begun(tmp_path / "run"), some(ALL)
     data["x"] = data["x"].copy()
     data["x"][3] += 1
@@ -269,7 +296,7 @@ def test_black_and_white_stay_so(tmp_path: Path) -> None:
     assert (later.images == joined.images).all()
 
 
-def test_a_form_that_no_run_writes_is_refused(tmp_path: Path) -> None:
+def test_a_form_that_no_run_writes_is_refused(begun: Begun, tmp_path: Path) -> None:
     run = begun(tmp_path / "run")
     file, text = run / "run.yaml", (run / "run.yaml").read_text()
     for edited in ("form: 3", "form: {image_size: [16]}", "form: {color: 3}"):
@@ -293,7 +320,7 @@ def test_labels_that_were_not_there_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["host", "disk"])
 def test_examples_that_could_not_join_may_be_taken_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+    begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """The disk is full as the checkpoint with them is saved, after their rows were."""
     run, alone = (begun(tmp_path / name, head_storage=place) for name in ("run", "alone"))

@@ -9,7 +9,7 @@ import pytest
 
 import widefield
 from commands import Command
-from runs import small
+from runs import small, uncompared
 from widefield.workflows.pretrain import pretrain
 
 COUNT = 400
@@ -33,7 +33,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(folder / "made.npz", **made())
     settings = {**small("view-contrast"), "max_examples": None, "batch_size": 50, "epochs": 2}
     settings["views"] = "expert"  # whose crop hides the place
-    pretrain(folder / "made.npz", out=folder / "run", **settings)
+    with uncompared():
+        pretrain(folder / "made.npz", out=folder / "run", **settings)
     return folder / "run"
 
 
@@ -125,7 +126,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, lines in tables.items():
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
     settings = {**small("view-contrast"), "max_examples": None, "epochs": 1}
-    pretrain(made(), out=folder / "memory", **settings)
+    with uncompared():
+        pretrain(made(), out=folder / "memory", **settings)
     return folder
 
 

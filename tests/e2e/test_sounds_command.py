@@ -19,7 +19,7 @@ from widefield.audits.pictures import SOUND_NEIGHBORS, SOUND_ROWS
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder, save_encoder
 
-RATE, STEPS = 4000, 2000
+RATE, STEPS, COUNT = 4000, 2000, 64
 SETTINGS = {"seconds": 0.5, "batch_size": 32, "encoder": "resnet-tiny", "quiet": True}
 
 
@@ -28,7 +28,7 @@ def sounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tones of three classes in noise, some of them longer than an example."""
     folder = tmp_path_factory.mktemp("sounds")
     rng = np.random.default_rng(0)
-    for i in range(96):
+    for i in range(COUNT):
         name, hertz = (("low", 250.0), ("middle", 600.0), ("high", 1400.0))[i % 3]
         (folder / "data" / name).mkdir(parents=True, exist_ok=True)
         time_axis = np.arange(STEPS * (1 + (i % 4 == 0))) / RATE
@@ -75,7 +75,7 @@ def test_every_command_takes_sounds(sounds: Path, trained: Path, command: Comman
     assert probe["tasks"]["class"]["floor"].keys() == {"pixels", "random", "dictionary", "majority"}
     command.text("embed", trained, data, "--out", sounds / "e.npz")
     with np.load(sounds / "e.npz") as saved:
-        assert saved["features"].shape == (96, 128)
+        assert saved["features"].shape == (COUNT, 128)
     command.text("export", trained, "--out", sounds / "encoder.safetensors")
     assert widefield.load(sounds / "encoder.safetensors").config.rate == RATE
 
@@ -161,7 +161,7 @@ def test_explore_shows_spectrograms(sounds: Path, trained: Path, command: Comman
     page = sounds / "explore.html"
     command.text("explore", trained, sounds / "data", "--out", page)
     text = page.read_text()
-    assert "96 sounds" in text
+    assert f"{COUNT} sounds" in text
     assert "No sound chosen" in text
     sheet = re.search(r'data-shape="(\d+) (\d+)', text)
     assert sheet is not None
@@ -196,7 +196,7 @@ def test_the_encoder_over_time_takes_waveforms(sounds: Path, tmp_path: Path) -> 
     widefield.pretrain(sounds / "data", out=tmp_path / "run", epochs=1, **settings)
     encoder = widefield.load(tmp_path / "run")
     assert encoder.spectrogram is None
-    assert widefield.embed(tmp_path / "run", sounds / "data").features.shape == (96, 256)
+    assert widefield.embed(tmp_path / "run", sounds / "data").features.shape == (COUNT, 256)
     with pytest.raises(ValueError, match="'specaug' do not change sounds as this encoder"):
         widefield.pretrain(
             sounds / "data", out=tmp_path / "no", epochs=1, views="specaug", **settings
@@ -303,6 +303,6 @@ def test_labels_that_change_at_each_read_are_refused(sounds: Path, tmp_path: Pat
 def test_a_plan_knows_what_sounds_take(sounds: Path) -> None:
     own = {key: value for key, value in SETTINGS.items() if key != "quiet"}
     plan = widefield.plan(sounds / "data", **own)
-    assert plan.examples == 96
-    assert plan.steps_per_epoch == 3
-    assert plan.parts["data"].bytes >= 96 * STEPS * 2
+    assert plan.examples == COUNT
+    assert plan.steps_per_epoch == COUNT // 32
+    assert plan.parts["data"].bytes >= COUNT * STEPS * 2

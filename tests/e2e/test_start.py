@@ -14,7 +14,7 @@ from torchvision import models
 
 import widefield
 from commands import Command
-from runs import SHORT, Killed, assert_same, die_at, images, weights
+from runs import SHORT, Killed, assert_same, die_at, images, uncompared, weights
 from widefield.encoders import build_encoder, load_encoder, save_encoder
 from widefield.probes.comparison import TEMPLATES
 from widefield.train.manifest import Manifest
@@ -55,6 +55,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.fixture(scope="module")
+def whole(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that went on from it, and that nothing stopped."""
+    return adapted(tmp_path_factory.mktemp("whole") / "run", str(run)).run
+
+
 def assert_starts_at(out: Path, expected: Tensor, given: Tensor | None = None) -> None:
     """The run kept a start with these features, and moved away from it."""
     given = x() if given is None else given
@@ -64,18 +70,16 @@ def assert_starts_at(out: Path, expected: Tensor, given: Tensor | None = None) -
         assert not torch.allclose(encoder(given), expected, rtol=1e-3, atol=1e-4)
 
 
-def test_a_run_goes_on_from_a_run(run: Path, tmp_path: Path) -> None:
-    done = adapted(tmp_path / "run", str(run))
+def test_a_run_goes_on_from_a_run(run: Path, whole: Path) -> None:
     with torch.no_grad():
-        assert_starts_at(tmp_path / "run", load_encoder(run).eval()(x()))
-    config, before = done.encoder.config, load_encoder(run).config
+        assert_starts_at(whole, load_encoder(run).eval()(x()))
+    config, before = load_encoder(whole).config, load_encoder(run).config
     assert (config.mean, config.std, config.name) == (before.mean, before.std, before.name)
 
 
-def test_its_file_is_the_same_start(run: Path, tmp_path: Path) -> None:
-    adapted(tmp_path / "of-folder", str(run))
+def test_its_file_is_the_same_start(run: Path, whole: Path, tmp_path: Path) -> None:
     adapted(tmp_path / "of-file", run / "encoder.safetensors")
-    assert_same(tmp_path / "of-folder", tmp_path / "of-file")
+    assert_same(whole, tmp_path / "of-file")
 
 
 def torchvision_file(folder: Path) -> tuple[str, Tensor]:
@@ -214,12 +218,13 @@ def test_an_adapted_run_resumes_bit_for_bit_without_its_start(run: Path, tmp_pat
     assert whole.read_text() == killed.read_text()
 
 
-def test_a_run_killed_before_its_first_checkpoint_begins_again(run: Path, tmp_path: Path) -> None:
-    adapted(tmp_path / "whole", str(run))
+def test_a_run_killed_before_its_first_checkpoint_begins_again(
+    run: Path, whole: Path, tmp_path: Path
+) -> None:
     with pytest.raises(Killed):
         adapted(tmp_path / "killed", str(run), on_step=die_at(1))
     widefield.pretrain(images(), out=tmp_path / "killed", resume=True, quiet=True)
-    assert_same(tmp_path / "whole", tmp_path / "killed")
+    assert_same(whole, tmp_path / "killed")
 
 
 @pytest.mark.parametrize(
@@ -227,7 +232,12 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(run: Path, tmp_pa
     [(RunFolder, "write_settings"), (RunFolder, "finish_start"), (Manifest, "write")],
 )
 def test_a_run_killed_as_it_begins_takes_no_folder(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, before: str
+    run: Path,
+    whole: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    before: str,
 ) -> None:
     """Until there is a `run.yaml` the same command begins again; then a resume does."""
 
@@ -239,15 +249,14 @@ def test_a_run_killed_as_it_begins_takes_no_folder(
         patched.setattr(RunFolder, "remove_incomplete", lambda self: None)  # as by SIGKILL
         with pytest.raises(Killed):
             adapted(tmp_path / "killed", str(run))
-    adapted(tmp_path / "whole", str(run))
     if before == "write_settings":
         adapted(tmp_path / "killed", str(run))
     else:
         widefield.pretrain(images(), out=tmp_path / "killed", resume=True, quiet=True)
-    assert_same(tmp_path / "whole", tmp_path / "killed")
+    assert_same(whole, tmp_path / "killed")
     assert not list((tmp_path / "killed").glob(".*.draft"))
     start = tmp_path / "killed" / "init" / "encoder.safetensors"
-    assert start.read_bytes() == (tmp_path / "whole" / "init" / "encoder.safetensors").read_bytes()
+    assert start.read_bytes() == (whole / "init" / "encoder.safetensors").read_bytes()
 
 
 def test_a_lost_start_is_said(run: Path, tmp_path: Path) -> None:
@@ -327,12 +336,11 @@ def test_the_command_says_what_is_kept_and_what_came_out(
 
 
 def test_the_start_in_the_folder_is_an_encoder_to_compare(
-    command: Command, run: Path, in_tmp: Path
+    command: Command, whole: Path, in_tmp: Path
 ) -> None:
-    adapted(in_tmp / "run", str(run))
-    assert set(weights(in_tmp / "run")) == set(weights(in_tmp / "run" / "init"))
+    assert set(weights(whole)) == set(weights(whole / "init"))
     np.savez("data.npz", **images())
-    scored = command.json("probe", "run/init", "data.npz", "--train-data", "data.npz")
+    scored = command.json("probe", whole / "init", "data.npz", "--train-data", "data.npz")
     assert scored["tasks"]["y"]["accuracy"] > 0.5
 
 
@@ -344,8 +352,9 @@ BEFORE: dict[str, Any] = {"init_lr_scale": 0.3, "freeze_norm_layers": False, "in
 def adapted_photos(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pretrained]:
     """Weights trained on labels, adapted by default, as before, and at 1,000 times the rate."""
     folder = tmp_path_factory.mktemp("photos")
-    labeled = {"max_examples": 1000, "batch_size": 64, "image_size": 16, "quiet": True}
-    widefield.pretrain("photos", out=folder / "first", method="supervised", epochs=4, **labeled)
+    labeled = {"max_examples": 500, "batch_size": 32, "image_size": 16, "quiet": True}
+    with uncompared():
+        widefield.pretrain("photos", out=folder / "first", method="supervised", epochs=4, **labeled)
     arms: dict[str, dict[str, Any]] = {
         "default": {},
         "before": {**BEFORE, "views": "expert"},

@@ -89,25 +89,26 @@ def test_every_command_takes_wide_features(
     encoder = {"run": run, "random": "random", "weights": "w.safetensors@resnet10t"}[name]
     if name == "weights":
         resnet_file(Path("w.safetensors"))
+    """Each with the readout of a run, and with one that is fitted."""
     data, wide = run.parent / "data.npz", ("--features", "wide")
     pooled = 512 if name == "weights" else 128
     found = command.json("embed", encoder, data, *wide, "--out", "e.npz")
     assert (found["examples"], found["dim"] > pooled) == (64, True)
     assert any(note.startswith("wide readout, fitted on 64") for note in found["notes"])
     assert not any("has no readout" in note for note in found["notes"])
-    probed = command.json("probe", encoder, data, "--train-data", data, *wide)
-    assert probed["features"] == "wide"
-    assert any("wide readout" in note for note in probed["notes"])
-    assert probed["tasks"]["y"]["floor"].keys() == {"pixels", "random", "dictionary", "majority"}
-    command.text(
-        *("classify", encoder, data, *wide, "--labels", run.parent / "labels.csv"),
-        *("--out", "p.csv"),
-    )
-    assert len(Path("p.csv").read_text().splitlines()) == 65
-    command.text("explore", encoder, data, *wide, "--out", "x.html")
-    assert "wide readout" in Path("x.html").read_text()
-    audited = command.json("audit", encoder, data, *wide)
-    assert audited["tasks"].keys() == {"y"}
+    if name != "weights":
+        probed = command.json("probe", encoder, data, "--train-data", data, *wide)
+        assert probed["features"] == "wide"
+        assert any("wide readout" in note for note in probed["notes"])
+        floors = probed["tasks"]["y"]["floor"]
+        assert floors.keys() == {"pixels", "random", "dictionary", "majority"}
+        assert command.json("audit", encoder, data, *wide)["tasks"].keys() == {"y"}
+    if name != "random":
+        labels = ("--labels", run.parent / "labels.csv", "--out", "p.csv")
+        command.text("classify", encoder, data, *wide, *labels)
+        assert len(Path("p.csv").read_text().splitlines()) == 65
+        command.text("explore", encoder, data, *wide, "--out", "x.html")
+        assert "wide readout" in Path("x.html").read_text()
 
 
 @pytest.mark.parametrize("words", ["embed", "probe", "classify", "explore", "audit", "export"])
@@ -288,11 +289,11 @@ def test_a_run_that_was_stopped_has_no_readout_until_it_is_resumed(
 
 @pytest.mark.parametrize("step", ["save_encoder", "fit_on_dataset", "save_readout"])
 def test_a_readout_never_stays_beside_a_newer_encoder(
-    step: str, in_tmp: Path, monkeypatch: pytest.MonkeyPatch
+    step: str, run: Path, in_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The resumed run is killed before it writes the encoder, or the readout."""
     data = pixels()
-    pretrain(data, out="run", **SETTINGS)
+    shutil.copytree(run, "run")
     assert fits(Path("run"), data["x"])
     old = load_readout("run")
     assert old is not None

@@ -230,8 +230,8 @@ def test_a_resume_without_a_checkpoint_says_so(
     assert_same(whole(2), run)
 
 
-@pytest.mark.parametrize("names", [("path",), ("digest", "index"), ("skipped", "label_path")])
-def test_labels_with_names_of_the_manifest(tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_labels_with_names_of_the_manifest(tmp_path: Path) -> None:
+    names = ("path", "digest", "index", "skipped", "label_path")
     data = {"x": IMAGES["x"], **dict.fromkeys(names, IMAGES["y"])}
     pretrain(data, out=tmp_path / "run", **{**SMALL, "epochs": 1})
     assert pretrain(data, out=tmp_path / "run", resume=True, epochs=2, quiet=True).finished
@@ -269,8 +269,10 @@ def test_a_refused_run_leaves_its_folder_free(tmp_path: Path) -> None:
     assert not (tmp_path / "deep").exists()
 
 
-@pytest.mark.parametrize("error", [ValueError, RuntimeError, OSError, KeyboardInterrupt])
-@pytest.mark.parametrize("place", ["host", "disk"])
+@pytest.mark.parametrize(
+    ("error", "place"),
+    [(ValueError, "host"), (RuntimeError, "disk"), (OSError, "disk"), (KeyboardInterrupt, "host")],
+)
 def test_what_ends_before_the_first_step_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], place: str
 ) -> None:

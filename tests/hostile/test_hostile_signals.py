@@ -30,7 +30,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def started(data: Path, run: Path) -> ForkedCommand:
     """Start a run, and return once the command has taken over its signals."""
-    options = {k: v for k, v in SMALL.items() if k != "quiet"} | {"epochs": 15}
+    options = {k: v for k, v in SMALL.items() if k != "quiet"} | {"epochs": 8}
     words = [word for k, v in options.items() for word in (f"--{k.replace('_', '-')}", str(v))]
     process = ForkedCommand("pretrain", data, "--out", run, *words)
     status, bit = Path(f"/proc/{process.pid}/status"), 1 << (signal.SIGTERM - 1)

@@ -55,6 +55,9 @@ def fit_few_labels(
         raise ValueError("the features contain NaN or infinity: look at the encoder first")
     x = torch.from_numpy(h)
     z = Standardization.of(x, torch.float64)(x).numpy()
+    if z.shape[1] > len(labeled):
+        # The penalty leaves W in the span of the labeled rows, in whose axes every fit is the same.
+        z = z @ np.linalg.qr(z[labeled].T).Q
     known = z[labeled]
     splits = class_splits(y, groups, seed=seed)
     l2, temperature, held_out = _DEFAULT_L2, 1.0, np.full((len(y), classes), np.nan)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -37,9 +38,9 @@ def make_study(epochs: int = 1, seeds: tuple[int, ...] = (0, 1)) -> Study:
     )
 
 
-@pytest.fixture
-def packs(tmp_path: Path) -> Packs:
-    return generated(tmp_path / "packs")
+@pytest.fixture(scope="module")
+def packs(tmp_path_factory: pytest.TempPathFactory) -> Packs:
+    return generated(tmp_path_factory.mktemp("packs"))
 
 
 @pytest.fixture
@@ -61,10 +62,30 @@ def run(study: Study, packs: Packs, tmp_path: Path) -> runner.Results:
     )
 
 
+@pytest.fixture(scope="module")
+def finished(packs: Packs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the toy was run."""
+    study, folder = make_study(), tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "studies", lambda: {"toy": study})
+        run(study, packs, folder)
+    return folder
+
+
+@pytest.fixture
+def kept(toy: Study, packs: Packs, finished: Path, tmp_path: Path) -> runner.Results:
+    """The results of the toy, in a folder of their own."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    return run(toy, packs, tmp_path)
+
+
 def test_runs_are_trained_once_and_the_findings_decided(
-    toy: Study, packs: Packs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy: Study,
+    packs: Packs,
+    kept: runner.Results,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kept = run(toy, packs, tmp_path)
     assert list(kept.runs) == [
         f"{arm} | seed {seed}" for seed in (0, 1) for arm in ("trained", "untrained")
     ]
@@ -77,12 +98,9 @@ def test_runs_are_trained_once_and_the_findings_decided(
 
 
 def test_results_of_other_versions_are_not_mixed(
-    toy: Study, packs: Packs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy: Study, packs: Packs, kept: runner.Results, tmp_path: Path
 ) -> None:
-    kept = run(toy, packs, tmp_path)
-    content = json.loads(kept.path.read_text())
-    del content["runs"]["trained | seed 1"]
-    kept.path.write_text(json.dumps(content | {"versions": {"widefield": "0.0.1", "torch": "1"}}))
+    begun_otherwise(kept, versions={"widefield": "0.0.1", "torch": "1"})
     with pytest.raises(ValueError, match=r"toy\.cpu\.json was begun with widefield 0.0.1.*--anew"):
         run(toy, packs, tmp_path)
 
@@ -94,8 +112,9 @@ def begun_otherwise(kept: runner.Results, **changes: object) -> None:
     kept.path.write_text(json.dumps(content | changes))
 
 
-def test_results_of_other_images_are_not_mixed(toy: Study, packs: Packs, tmp_path: Path) -> None:
-    kept = run(toy, packs, tmp_path)
+def test_results_of_other_images_are_not_mixed(
+    toy: Study, packs: Packs, kept: runner.Results, tmp_path: Path
+) -> None:
     sizes = kept.content["sizes"] | {"epochs": 7}
     begun_otherwise(kept, sizes={k: v for k, v in sizes.items() if k != runner.SUBSET})
     begun = r"toy\.cpu\.json was begun with epochs 7, images drawn one for all seeds and this is"
@@ -104,9 +123,12 @@ def test_results_of_other_images_are_not_mixed(toy: Study, packs: Packs, tmp_pat
 
 
 def test_a_study_goes_on_without_running_a_seed_again(
-    toy: Study, packs: Packs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy: Study,
+    packs: Packs,
+    kept: runner.Results,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kept = run(toy, packs, tmp_path)
     begun_otherwise(kept, findings={})
     performed: list[str] = []
     perform = runner.perform
@@ -121,9 +143,12 @@ def test_a_study_goes_on_without_running_a_seed_again(
 
 
 def test_results_of_another_criterion_are_refused_by_name_until_they_are_judged(
-    toy: Study, packs: Packs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy: Study,
+    packs: Packs,
+    kept: runner.Results,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kept = run(toy, packs, tmp_path)
     stricter = replace(toy, findings=(replace(toy.findings[0], at_least=2.0),))
     monkeypatch.setattr(registry, "studies", lambda: {"toy": stricter})
     with pytest.raises(
@@ -225,11 +250,11 @@ def test_every_row_of_the_papers_is_listed(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_dry_run_trains_nothing_and_names_the_time(
-    toy: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    toy: Study, packs: Packs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A finished run in the folder of results is not counted."""
-    folder = generated(tmp_path / "packs").folder
-    words = f"run toy --dry-run --data {folder} --work {tmp_path / 'w'} --results {tmp_path / 'r'}"
+    words = f"run toy --dry-run --data {packs.folder} --work {tmp_path / 'w'}"
+    words += f" --results {tmp_path / 'r'}"
     assert command.main([*words.split(), "--processes", "1"]) == 0
     assert "toy: 4 of 4 runs, 0 min" in capsys.readouterr().out
     assert not (tmp_path / "w").exists()
@@ -279,8 +304,16 @@ def test_the_data_of_every_arm_can_be_opened(packs: Packs) -> None:
 
 def kind(arm: Arm) -> str:
     """What decides which code trains and opens an encoder."""
-    settings = {} if arm.settings is None else {"method": arm.settings.get("method")}
+    plain = arm.settings is None or arm.settings.get("method") in trained.WITHOUT_PROJECTOR
+    settings = None if arm.settings is None else {"projector": not plain}
     return repr(replace(arm, data="", settings=settings, epochs=1, images=None))
+
+
+NAMED = {
+    "SD-T5-CIFAR-10": ("s-diet", "simclr", "untrained"),
+    "FL-F4": ("crop", "untrained"),
+}
+"""The arms of a study that are measured together, or that are enough of its large network."""
 
 
 def smallest() -> dict[str, Study]:
@@ -297,8 +330,9 @@ def smallest() -> dict[str, Study]:
     found = {}
     for group in groups.values():
         study = min(group, key=lambda study: len(study.arms_at("tiny")))
-        if study.together is None and study.figure is None:
-            names = {kind(study.arms[name]): name for name in study.arms_at("tiny")}.values()
+        if study.together is None or study.id in NAMED:
+            kinds = {kind(study.arms[name]): name for name in study.arms_at("tiny")}
+            names = NAMED.get(study.id) or tuple(kinds.values())
             scale = replace(study.scales["tiny"], arms=len(names))
             arms = {name: study.arms[name] for name in (*names, *study.arms)}
             study = replace(study, arms=arms, scales={**study.scales, "tiny": scale})

@@ -8,7 +8,7 @@ import torch
 
 from runs import images, small
 from small_run import small_facts, small_recipe
-from widefield.audits import bounds
+from widefield.audits import bounds, tasks
 from widefield.audits.audit import audit
 from widefield.inference.features import FeatureKind
 from widefield.inference.open_encoder import load, open_encoder
@@ -54,6 +54,7 @@ def test_each_command_takes_projected_features(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "CEILING_STEPS", 4)  # no score is looked at
+    monkeypatch.setattr(tasks, "NUM_SEEDS", 1)
     report = probe(run, images(), train_data=images(), features="projected")
     assert report.features == "projected"
     assert report.tasks["y"].floor.keys() == {"pixels", "random", "dictionary", "majority"}

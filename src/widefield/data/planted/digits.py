@@ -77,7 +77,7 @@ class Digits(ImageFeature):
         _check_classes(pack, pool, np.unique(pack.labels), self.source)
         height, width = canvas.size
         side = scaled(self.size * _SIDE, min(canvas.size))
-        sprites = np.stack([_resized(pack.images[i], (side, side)) for i in pool])
+        sprites = _resized(pack.images[pool], (side, side))
         low = np.array(
             [(scaled(y - self.jitter, height), scaled(x - self.jitter, width)) for y, x in _CORNERS]
         )
@@ -126,8 +126,18 @@ def _check_classes(
         )
 
 
-def _resized(digit: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    return np.asarray(Image.fromarray(digit).resize(size[::-1], Image.Resampling.BICUBIC))
+def _resized(digits: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Return digits [n, h, w] at a size, [n, H, W].
+
+    Four at a time are the bands of an image, each of which Pillow resizes alone.
+    """
+    n, height, width = digits.shape
+    whole = np.concatenate([digits, np.zeros((-n % 4, height, width), np.uint8)])
+    bands = np.ascontiguousarray(whole.reshape(-1, 4, height, width).transpose(0, 2, 3, 1))
+    images = (Image.frombytes("CMYK", (width, height), four.tobytes()) for four in bands)
+    larger = (image.resize(size[::-1], Image.Resampling.BICUBIC) for image in images)
+    resized = np.stack([np.asarray(image) for image in larger])
+    return np.ascontiguousarray(resized.transpose(0, 3, 1, 2)).reshape(-1, *size)[:n]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +200,7 @@ class StackedDigits:
             _check_classes(pack, pool, np.arange(canvas.class_count), self.source)
         pool = pool[np.argsort(pack.labels[pool], kind="stable")]
         return DigitChannel(
-            digits=np.stack([_resized(pack.images[i], canvas.size) for i in pool]),
+            digits=_resized(pack.images[pool], canvas.size),
             first=np.searchsorted(pack.labels[pool], np.arange(most + 1)),
             class_ids=canvas.class_ids,
             seed=canvas.seed,
