@@ -153,44 +153,48 @@ class PatchDictionary(nn.Module):
         """Return the mean features of normalized inputs [B, C, H, W], in float32."""
         with torch.no_grad(), without_autocast(x.device):
             x = x.float()
+            x = x if self.scale == (1, 1) else functional.avg_pool2d(x, self.scale)
+            means, variance = self.moments(x)
             if x.device.type != "cpu" or torch.compiler.is_compiling():
-                return self._features(x)
-            return torch.cat([self._features(part) for part in torch.split(x, _IMAGES)])
+                return self._features(x, means, variance)
+            parts = (torch.split(part, _IMAGES) for part in (x, means, variance))
+            return torch.cat([self._features(*part) for part in zip(*parts, strict=True)])
 
-    def _features(self, x: Tensor) -> Tensor:
-        x = x if self.scale == (1, 1) else functional.avg_pool2d(x, self.scale)
-        means, variance = self.moments(x)
-        f = self.responses(x, variance)
+    def _features(self, x: Tensor, means: Tensor, variance: Tensor) -> Tensor:
+        f, t = self.responses(x, variance), self.activations(means)
         pool = (min(_POOL, f.shape[2]), min(_POOL, f.shape[3]))
-        t = functional.avg_pool2d(self.activations(means), pool)
-        return torch.cat([soft_threshold_means(f, THRESHOLD, pool), t], dim=1)
+        f = soft_threshold_means(f, THRESHOLD, pool)
+        return torch.cat([f, functional.avg_pool2d(t, pool)], dim=1)
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return c [B, C, h, w] and var(p) [B, 1, h, w] of every patch of averaged inputs."""
         moments = torch.cat([x, x.square().mean(1, keepdim=True)], dim=1)
-        # Means along one axis and then the other need 2 r instead of r^2 sums.
-        (rows, columns), (down, right) = self.side, self.stride
-        moments = functional.avg_pool2d(moments, (rows, 1), (down, 1))
-        moments = functional.avg_pool2d(moments, (1, columns), (1, right))
+        # Products with two matrices take a quarter of the time of average pooling.
+        rows, columns = map(window_means, x.shape[2:], self.side, self.stride)
+        moments = rows.to(x) @ (moments @ columns.to(x).T)
         means, square = moments[:, :-1], moments[:, -1:]
         # Rounding makes the difference negative where a patch is constant.
         return means, (square - means.mean(1, keepdim=True).square()).clamp_min(0)
+
+    # Channels last in memory and changed in place, both maps take half of the time.
 
     def responses(self, x: Tensor, variance: Tensor) -> Tensor:
         """Return d_j^T q of every patch, [B, N, h, w]."""
         x = x.contiguous(memory_format=torch.channels_last)
         f = functional.conv2d(x, self.weight.float(), stride=self.stride)
-        scale = (variance + _CONTRAST_EPSILON).rsqrt()
-        return torch.addcmul(-self.offset.float()[:, None, None], f, scale)
+        scale = (variance + _CONTRAST_EPSILON).rsqrt_()
+        return f.mul_(scale).sub_(self.offset.float()[:, None, None])
 
     def activations(self, means: Tensor) -> Tensor:
         """Return t of every patch, [B, M, h, w]."""
-        q, centers = self.whitening.float() @ means.flatten(2), self.centers.float()
+        batch, _, height, width = means.shape
+        q = means.permute(0, 2, 3, 1).flatten(0, 2) @ self.whitening.float().T
+        centers = self.centers.float()
         # |q - e|^2, without a tensor of all differences
-        squares = q.square().sum(1, keepdim=True) + centers.square().sum(1, keepdim=True)
-        z = (squares - 2 * centers @ q).clamp_min(0).sqrt()
-        t = (z.mean(1, keepdim=True) - z).relu()
-        return t.reshape(t.shape[0], t.shape[1], means.shape[2], means.shape[3])
+        z = torch.addmm(centers.square().sum(1), q, centers.T, alpha=-2)
+        z = z.add_(q.square().sum(1, keepdim=True)).clamp_min_(0).sqrt_()
+        t = (z.mean(1, keepdim=True) - z).relu_()
+        return t.view(batch, height, width, -1).permute(0, 3, 1, 2)
 
 
 class CellFeatures(nn.Module):
@@ -250,6 +254,13 @@ def _geometry(length: int) -> tuple[int, int, int]:
     step = max(1, length // _POSITIONS)
     scale = max(1, step // 2)
     return scale, min(_SIDE, length // scale), step // scale
+
+
+def window_means(length: int, side: int, stride: int) -> Tensor:
+    """Return the matrix [h, length] whose product with a column has the means of its windows."""
+    count = (length - side) // stride + 1
+    place = torch.arange(length) - stride * torch.arange(count)[:, None]
+    return ((place >= 0) & (place < side)) / side
 
 
 def sample_patches(x: Tensor, side: Size, count: int, generator: torch.Generator) -> Tensor:
