@@ -59,10 +59,7 @@ SWAPS = {
         },
         ("Lemma E.2", "costs the dominant features little"),
     ),
-    "downstream-angle": (
-        {"error": roll_laws},
-        ("no fitted classifier", "nor by more"),
-    ),
+    "downstream-angle": ({"error": roll_laws}, ("no fitted classifier", "nor by more")),
     "winner-takes-all": (
         {
             "reached": reversed_along(0),
@@ -88,11 +85,7 @@ SWAPS = {
         ("grad", "the same", "factor between", "over its predicted", "exponent"),
     ),
     "roughness": (
-        {
-            "tau_roughness": reversed_along(0),
-            "tau_r": reversed_along(0),
-            "stable": np.logical_not,
-        },
+        {"tau_roughness": reversed_along(0), "tau_r": reversed_along(0), "stable": np.logical_not},
         ("minus (a)", "pull on a nudge", "Theorem 2", "boundary"),
     ),
     "diet-is-spectral": (

@@ -44,8 +44,6 @@ def test_a_narrow_terminal_folds(
     assert max(map(len, said.splitlines())) <= 40
 
 
-def test_a_title_wider_than_its_table_stays_on_one_line(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_title_wider_than_its_table_stays_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     print_tables(ResultTable(title="2,000 x 128 features", columns=["a"], rows=[["b"]]))
     assert capsys.readouterr().out.splitlines()[0] == "2,000 x 128 features"

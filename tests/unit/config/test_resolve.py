@@ -48,11 +48,7 @@ ROOT = Path(__file__).parents[3]
 
 def facts(examples: int = FEW, **others: Any) -> RunContext:
     """Facts of small images on a machine that does not depend on the one at hand."""
-    usual: dict[str, Any] = {
-        "inputs": COLOR_32,
-        "device": CPU,
-        "memory": Memory(host=10**12),
-    }
+    usual: dict[str, Any] = {"inputs": COLOR_32, "device": CPU, "memory": Memory(host=10**12)}
     return RunContext(examples=examples, **{**usual, **others})
 
 
@@ -351,8 +347,7 @@ def test_the_default_views_are_those_that_were_measured(
 
 
 @pytest.mark.parametrize(
-    ("rate", "encoder", "size"),
-    [(8000, "resnet-tiny", (1, 8000)), (None, "conv1d", (1, 64))],
+    ("rate", "encoder", "size"), [(8000, "resnet-tiny", (1, 8000)), (None, "conv1d", (1, 64))]
 )
 def test_moderate_views_are_the_default_of_images_only(
     rate: int | None, encoder: str, size: tuple[int, int]
@@ -585,24 +580,14 @@ def test_every_rule_names_the_results_that_it_comes_from() -> None:
     ],
 )
 def test_settings_without_effect_are_told(settings: dict[str, Any], told: str) -> None:
-    context = RunContext(
-        examples=500,
-        inputs=InputSpec(),
-        device=CPU,
-        memory=Memory(host=10**9),
-    )
+    context = RunContext(examples=500, inputs=InputSpec(), device=CPU, memory=Memory(host=10**9))
     assert any(told in note for note in resolve("default", settings, context)[1])
     assert not any(told in note for note in resolve("default", {}, context)[1])
 
 
 @pytest.mark.parametrize("views", ["specaug", "expert+specaug", "waveaug", "time-mask"])
 def test_views_of_sounds_are_refused_for_images(views: str) -> None:
-    context = RunContext(
-        examples=500,
-        inputs=InputSpec(),
-        device=CPU,
-        memory=Memory(host=10**9),
-    )
+    context = RunContext(examples=500, inputs=InputSpec(), device=CPU, memory=Memory(host=10**9))
     with pytest.raises(ValueError, match="are for sounds or windows: leave them out"):
         resolve("default", {"views": views}, context)
 

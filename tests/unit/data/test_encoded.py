@@ -321,9 +321,4 @@ def test_a_file_that_is_gone_ends_the_run_in_one_line(folder, tmp_path):
         (tmp_path / "images" / "3.jpg").unlink(missing_ok=True)
 
     with pytest.raises(ValueError, match=r"^3\.jpg was read .* \(No such file.*\): restore it$"):
-        pretrain(
-            tmp_path / "images",
-            out=tmp_path / "run",
-            on_step=remove,
-            **{**RUN, "epochs": 9},
-        )
+        pretrain(tmp_path / "images", out=tmp_path / "run", on_step=remove, **{**RUN, "epochs": 9})

@@ -37,8 +37,7 @@ def test_classes_and_their_numbers_of_files_are_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "junk",
-    ["@eaDir/ant0.png", "$RECYCLE.BIN", "__MACOSX", "#recycle", "System Volume Information"],
+    "junk", ["@eaDir/ant0.png", "$RECYCLE.BIN", "__MACOSX", "#recycle", "System Volume Information"]
 )
 @pytest.mark.parametrize("inside", ["", "ant/"])
 def test_folders_of_other_programs_are_not_read(tmp_path: Path, inside: str, junk: str) -> None:

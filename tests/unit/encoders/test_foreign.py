@@ -12,13 +12,7 @@ import torch
 from torch import Tensor, nn
 from torchvision import models
 
-from widefield.encoders import (
-    Encoder,
-    cached_weights,
-    load_encoder,
-    load_foreign,
-    save_encoder,
-)
+from widefield.encoders import Encoder, cached_weights, load_encoder, load_foreign, save_encoder
 from widefield.encoders.weights.normalization import NORMALIZATIONS
 from widefield.inference.open_encoder import open_encoder
 
@@ -368,8 +362,7 @@ def test_another_clip_is_no_plain_vision_transformer(tmp_path: Path) -> None:
     ):
         load_foreign(tmp_path / "w.safetensors")
     with pytest.raises(
-        ValueError,
-        match=r"has no place for norm_pre.bias, norm_pre.weight; .*leave @NAME out",
+        ValueError, match=r"has no place for norm_pre.bias, norm_pre.weight; .*leave @NAME out"
     ):
         load_foreign(tmp_path / "w.safetensors", "vit_small_patch16_224")
 

@@ -11,14 +11,7 @@ from torch import Tensor
 
 from draws import generator
 from heads import BATCH, DIM, N, cosine, head_of, miss_step, pull, visit, visits
-from widefield.head import (
-    Layout,
-    LazyAdamW,
-    MemoryStorage,
-    PerExampleHead,
-    RowState,
-    StepHistory,
-)
+from widefield.head import Layout, LazyAdamW, MemoryStorage, PerExampleHead, RowState, StepHistory
 
 
 def dense(

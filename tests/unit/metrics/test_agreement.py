@@ -5,12 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from widefield.metrics import (
-    graph_overlap,
-    nearest_neighbors,
-    neighbor_agreement,
-    view_agreement,
-)
+from widefield.metrics import graph_overlap, nearest_neighbors, neighbor_agreement, view_agreement
 
 
 def features(seed: int, n: int = 40, dim: int = 6) -> torch.Tensor:

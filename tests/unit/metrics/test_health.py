@@ -4,13 +4,7 @@ import torch
 from skimage import data as photos
 from torch import Tensor
 
-from widefield.metrics import (
-    Health,
-    effective_rank,
-    feature_std,
-    health,
-    large_singular_values,
-)
+from widefield.metrics import Health, effective_rank, feature_std, health, large_singular_values
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

@@ -14,11 +14,7 @@ from widefield.probes import extract
 from widefield.probes.compare import IMAGE_COUNTS, compare, compare_with_baseline
 from widefield.probes.comparison import Comparison
 from widefield.probes.paired import PairedDifference
-from widefield.probes.verdicts import (
-    MIN_INCREASE,
-    judge_against_untrained,
-    overruled_by_labels,
-)
+from widefield.probes.verdicts import MIN_INCREASE, judge_against_untrained, overruled_by_labels
 
 CPU = torch.device("cpu")
 SIDE = 16

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widefield.probes.explained import explained
@@ -14,6 +14,7 @@ def features(n: int, dim: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(n, dim, generator=torch.Generator().manual_seed(seed))
 
 
+@settings(max_examples=30)
 @given(dim=st.integers(2, 6), kept=st.integers(0, 6), seed=st.integers(0, 99))
 def test_independent_directions_count_as_those_that_are_kept(
     dim: int, kept: int, seed: int

@@ -89,7 +89,7 @@ def test_values_are_derivatives_by_the_weight_of_an_example(k: int) -> None:
 
 def test_intervals_are_those_of_resampled_measures() -> None:
     rng, (y, p), (has, scores) = np.random.default_rng(1), numbers(), labels(ties=False)
-    drawn = [rng.integers(200, size=200) for _ in range(1000)]
+    drawn = [rng.integers(200, size=200) for _ in range(300)]
     number = target_outcome(Target(values=y[:, None]), p[:, None])
     target = Target(values=has[:, None].astype(float), labels=("edema",))
     label = target_outcome(target, scores[:, None]).parts["edema"]

@@ -6,12 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from widefield.probes.paired import (
-    RESAMPLES,
-    PairedDifference,
-    bootstrap_means,
-    paired_difference,
-)
+from widefield.probes.paired import RESAMPLES, PairedDifference, bootstrap_means, paired_difference
 from widefield.probes.verdicts import (
     CONSISTENCY_DECREASE,
     MAX_DECREASE,

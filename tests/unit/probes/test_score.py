@@ -26,10 +26,7 @@ def table(targets: dict[str, Target] | None = None, **labels: Tensor) -> Table:
 
 def test_an_outcome_joins_the_linear_probe_and_the_vote() -> None:
     h = torch.randn(150, 6, generator=torch.Generator().manual_seed(0))
-    labels = {
-        "sign": (h[:, 0] > 0).long(),
-        "third": (h[:, 1] > -1).long() + (h[:, 1] > 1).long(),
-    }
+    labels = {"sign": (h[:, 0] > 0).long(), "third": (h[:, 1] > -1).long() + (h[:, 1] > 1).long()}
     train, test = (
         {t: y[part] for t, y in labels.items()} for part in (slice(100), slice(100, 150))
     )

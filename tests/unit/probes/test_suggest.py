@@ -67,9 +67,10 @@ def test_doubt_decides_between_equal_crowds() -> None:
     ] in range(6)
 
 
-def test_a_large_set_is_sampled_by_the_seed() -> None:
+def test_a_large_set_is_sampled_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SAMPLE", 400)
     rng = np.random.default_rng(0)
-    h, p = rng.normal(size=(4500, 3)), rng.dirichlet(np.ones(2), size=4500)
+    h, p = rng.normal(size=(450, 3)), rng.dirichlet(np.ones(2), size=450)
     first, again, other = (suggest(h, np.array([0]), p, 5, seed=seed) for seed in (0, 0, 1))
     assert first.tolist() == again.tolist() != other.tolist()
 

@@ -67,10 +67,7 @@ def test_a_full_disk_says_how_to_go_on_from_what_there_is(
     for name in there:
         (tmp_path / name).touch()
     last = tmp_path / "checkpoints" / "last.pt"
-    with (
-        pytest.raises(ValueError, match=words),
-        checkpoint.disk_full_errors(tmp_path, last=last),
-    ):
+    with pytest.raises(ValueError, match=words), checkpoint.disk_full_errors(tmp_path, last=last):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 

@@ -136,11 +136,7 @@ def test_each_step_releases_the_features_of_the_one_before(
     ("settings", "compiler", "message"),
     [
         ({"compile": "reduce-overhead"}, "sh", "trains on a CPU: choose compile default or none"),
-        (
-            {"compile": "default"},
-            "no-such-compiler",
-            "no-such-compiler is not on the path",
-        ),
+        ({"compile": "default"}, "no-such-compiler", "no-such-compiler is not on the path"),
         ({"compile": "reduce-overhead", "micro_batch": 2}, "sh", "or leave micro_batch out"),
         ({"compile": "fast"}, "sh", "compile must be none, default or reduce-overhead"),
     ],

@@ -166,9 +166,9 @@ def test_a_run_in_parts_resumes_bit_for_bit(tmp_path: Path, method: str) -> None
 
 
 def test_a_plan_counts_the_activations_of_a_part() -> None:
-    settings = {**small("simclr"), "image_size": 32}
+    settings = small("simclr")
     settings.pop("quiet")
-    whole, parts = (plan("photos", micro_batch=m, **settings) for m in (None, 4))
+    whole, parts = (plan(images(), micro_batch=m, **settings) for m in (None, 4))
     ratio = parts.parts["activations"].bytes / whole.parts["activations"].bytes
     assert ratio < 0.5
 
