@@ -281,7 +281,7 @@ def measure(
     pixel; near 1 no pixel survives the first. `contrast_strength` s is that of the factors,
     c ~ U(1 - s, 1 + s); the repeats needed grow as 1/s^2.
     """
-    images, labels = digits(at_scale(scale, tiny=400, default=1797), generator)
+    images, labels = digits(at_scale(scale, tiny=200, default=1797), generator)
     trials = at_scale(scale, tiny=12, default=16)
     return {
         **repeat_brightness(images, labels, brightness_step, trials, generator),

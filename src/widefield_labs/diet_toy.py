@@ -245,7 +245,7 @@ def measure(
         generator=generator,
     )
     return toy | theorem(
-        heads=at_scale(scale, tiny=24, default=64),
+        heads=at_scale(scale, tiny=12, default=64),
         steps=at_scale(scale, tiny=300, default=1000),
         generator=generator,
     )

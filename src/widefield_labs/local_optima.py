@@ -333,8 +333,8 @@ def measure(
     start_rates = torch.cat([sparse, dense])
     mixed = torch.tensor(MIXED_RATES, dtype=torch.float64)
     axes = torch.eye(len(mixed), dtype=torch.float64)
-    sampling = {"size": at_scale(scale, tiny=500, default=5000), "replicates": 64}
-    rows = at_scale(scale, tiny=8, default=20) * 2**features
+    sampling = {"size": at_scale(scale, tiny=250, default=5000), "replicates": 64}
+    rows = at_scale(scale, tiny=4, default=20) * 2**features
     gap, gap_error = sampled_gaps(rates, features, **sampling, generator=generator)
     return {
         "closed_form_score": closed_form_scores(

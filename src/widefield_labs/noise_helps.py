@@ -309,7 +309,7 @@ def measure(
     alpha[..., 0] = weak_alpha.unsqueeze(-1)
     curves = trajectories(
         alpha,
-        pairs=at_scale(scale, tiny=128, default=256),
+        pairs=at_scale(scale, tiny=64, default=256),
         dimension=dimension,
         step_size=step_size,
         noise_from=noise_from,
@@ -319,6 +319,6 @@ def measure(
         **curves,
         "weak_alpha": weak_alpha.numpy(),
         "main": (torch.arange(len(weak_alpha)) < main).numpy(),
-        **theorem(at_scale(scale, tiny=10_000, default=20_000), generator),
+        **theorem(at_scale(scale, tiny=5_000, default=20_000), generator),
         "gradient_gap": gradient_gap(generator).numpy(),
     }

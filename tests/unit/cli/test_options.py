@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from axes import each_value
 from widefield.cli.app import build_app, module_of
 from widefield.cli.recipe_options import (
     PYTHON_ONLY,
@@ -126,8 +127,7 @@ def test_every_setting_is_an_option_or_python_only() -> None:
     assert settings > PYTHON_ONLY
 
 
-@pytest.mark.parametrize("name", sorted(PYTHON_ONLY))
-@pytest.mark.parametrize("written", ["--{}", "--no-{}", "--{}=3"])
+@each_value(("name", sorted(PYTHON_ONLY)), ("written", ["--{}", "--no-{}", "--{}=3"]))
 def test_an_option_that_python_alone_has_is_refused_with_the_remedy(
     name: str, written: str
 ) -> None:

@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt, Interval
 from hypothesis import given
 from hypothesis import strategies as st
 
+from axes import each_value
 from widefield.cli.signature import written
 from widefield.config.arguments import RecipeArguments
 from widefield.config.recipe import RUN_SETTINGS, Recipe, settings_by_name
@@ -77,8 +78,7 @@ def test_bad_settings_are_named(settings: dict[str, object], message: str) -> No
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("views", ["expert", "viewmaker+flip", "noise+adversarial"])
+@each_value(("method", METHODS), ("views", ["expert", "viewmaker+flip", "noise+adversarial"]))
 def test_a_recipe_survives_its_plain_values(method: str, views: str) -> None:
     """What `run.yaml` holds is the recipe, and the flat names are the recipe too."""
     recipe = make_recipe(method=method, views=views, epochs=3)

@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
+from axes import each_value
 from widefield.config import defaults
 from widefield.config.defaults import (
     BALANCE_BY_STEPS,
@@ -177,15 +178,17 @@ def test_rows_that_are_old_do_not_stand_in_for_a_second_view(
         assert (f"method {method}, {why}" in "\n".join(notes)) == ("method" not in user)
 
 
-@pytest.mark.parametrize("epochs", [1, 40])
-@pytest.mark.parametrize("examples", [64, 65])
-@pytest.mark.parametrize(
-    ("setting", "value", "method"),
-    [
-        ("cross_entropy_weight", 7.0, "view-contrast"),
-        ("label_smoothing", 0.5, "view-contrast"),
-        ("normalize", False, "row-contrast"),
-    ],
+@each_value(
+    ("epochs", [1, 40]),
+    ("examples", [64, 65]),
+    (
+        ("setting", "value", "method"),
+        [
+            ("cross_entropy_weight", 7.0, "view-contrast"),
+            ("label_smoothing", 0.5, "view-contrast"),
+            ("normalize", False, "row-contrast"),
+        ],
+    ),
 )
 def test_a_setting_that_one_method_alone_has_chooses_it(
     epochs: int, examples: int, setting: str, value: float, method: str
@@ -211,11 +214,13 @@ def test_another_method_on_top_of_a_whole_recipe_takes_the_rate_of_the_encoder()
     assert resolved(whole, {"method": whole.method.name}).method == whole.method
 
 
-@pytest.mark.parametrize(
-    ("encoder", "share"),
-    [("resnet-tiny", 0.03), ("vit_tiny_patch16_224", 0.01), ("convnext_atto", 0.01)],
+@each_value(
+    (
+        ("encoder", "share"),
+        [("resnet-tiny", 0.03), ("vit_tiny_patch16_224", 0.01), ("convnext_atto", 0.01)],
+    ),
+    ("method", ["view-contrast", "simclr", "supervised", "distill"]),
 )
-@pytest.mark.parametrize("method", ["view-contrast", "simclr", "supervised", "distill"])
 def test_initial_weights_learn_at_a_share_of_the_methods_rate(
     encoder: str, share: float, method: str
 ) -> None:
@@ -372,8 +377,7 @@ def test_every_measured_encoder_exists() -> None:
             EncoderSettings(name=name).build(InputSpec(image_size=224), seed=0)
 
 
-@pytest.mark.parametrize("examples", [256, 500, 2000, 5000, 50_000])
-@pytest.mark.parametrize("batch_size", [64, 256])
+@each_value(("examples", [256, 500, 2000, 5000, 50_000]), ("batch_size", [64, 256]))
 def test_a_short_run_is_told_how_many_epochs_would_do(examples: int, batch_size: int) -> None:
     """The advice, taken, is enough, and an epoch less is not."""
     per_epoch = steps_per_epoch(examples, batch_size, drop_last=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from axes import each_value
 from forked import CONTEXT
 from widefield.core.form import center_fit
 from widefield.data import open_dataset
@@ -105,8 +106,7 @@ ORIENTED = {
 }
 
 
-@pytest.mark.parametrize("orientation", ORIENTED)
-@pytest.mark.parametrize("suffix", [".png", ".tif", ".webp"])
+@each_value(("orientation", ORIENTED), ("suffix", [".png", ".tif", ".webp"]))
 def test_exif_orientation_is_applied(tmp_path, orientation, suffix):
     exif = Image.Exif()
     exif[0x0112] = orientation

@@ -7,6 +7,7 @@ from scipy.stats import chi2_contingency
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
+from axes import each_value
 from forked import CONTEXT
 from planting import plant
 from widefield.data import open_dataset
@@ -33,8 +34,7 @@ def prepared(name, side=32, held_out=False, channels=3):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("side", [16, 32, 45, 96])
+@each_value(("channels", [1, 3]), ("side", [16, 32, 45, 96]))
 def test_only_the_mask_changes_and_the_input_does_not(name, channels, side):
     images = noise(side=side, channels=channels)
     before = images.copy()

@@ -102,8 +102,11 @@ def beside(tmp_path: Path) -> Path:
     return tmp_path / "beside"
 
 
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("extra", EXTRA)
+@pytest.mark.parametrize(
+    ("source", "extra"),
+    [("folder", extra) for extra in EXTRA]
+    + [(source, extra) for source in SOURCES for extra in ("thumbnails", "hidden", "named masks")],
+)
 def test_what_lies_beside_the_images_is_not_read(tmp_path: Path, source: str, extra: str) -> None:
     files, message = EXTRA[extra]
     dataset = read(SOURCES[source](BASE | files, tmp_path))

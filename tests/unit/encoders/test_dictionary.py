@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from axes import each_value
 from widefield.core.hardware import limited_threads
 from widefield.encoders import build_encoder, load_encoder, save_encoder, untrained_like
 from widefield.encoders.dictionary import (
@@ -271,18 +272,20 @@ def test_the_network_keeps_its_dictionary_in_training_and_in_files(tmp_path) -> 
     assert not torch.equal(other, before["backbone.dictionary.weight"])
 
 
-@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last])
-@pytest.mark.parametrize(
-    ("shape", "side"),
-    [
-        ((8, 8), 4),
-        ((16, 16), 4),
-        ((16, 8), 2),
-        ((32, 32), 4),
-        ((7, 5), 3),
-        ((1, 32), 4),
-        ((4, 4), 4),
-    ],
+@each_value(
+    ("form", [torch.contiguous_format, torch.channels_last]),
+    (
+        ("shape", "side"),
+        [
+            ((8, 8), 4),
+            ((16, 16), 4),
+            ((16, 8), 2),
+            ((32, 32), 4),
+            ((7, 5), 3),
+            ((1, 32), 4),
+            ((4, 4), 4),
+        ],
+    ),
 )
 def test_grid_means_are_those_of_each_cell(
     shape: tuple[int, int], side: int, form: torch.memory_format

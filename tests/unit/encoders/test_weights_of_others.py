@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torchvision import models
 
+from axes import each_value
 from tests import made_vits as made
 from tests.made_vits import HEADS, State, images
 from widefield.core.form import Form
@@ -315,8 +316,7 @@ def test_fc_norm_is_filled_as_timm_does_or_refused(masked: bool, tmp_path: Path)
         assert distance(encoder.backbone(x), network(x)) < 1e-6
 
 
-@pytest.mark.parametrize("side", [42, 70])
-@pytest.mark.parametrize("channels", [1, 3, 4])
+@each_value(("side", [42, 70]), ("channels", [1, 3, 4]))
 def test_size_and_channels_are_those_of_the_file(side: int, channels: int, tmp_path: Path) -> None:
     state = made.vit(side=side, channels=channels)
     encoder, match = load_foreign(saved(state, tmp_path), PLAIN)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import widefield
+from axes import each_value
 from widefield.inference.open_encoder import open_encoder
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 16, 16, 3), dtype=np.uint8)
@@ -50,8 +51,7 @@ CALLS: dict[str, Callable[[nn.Module], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("kind", MODULES)
+@each_value(("call", CALLS), ("kind", MODULES))
 def test_what_is_no_encoder_is_refused_in_one_line(
     kind: str, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

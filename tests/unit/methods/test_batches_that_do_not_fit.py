@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from axes import each_value
 from widefield import losses
 from widefield.methods.byol import BYOL
 
@@ -29,8 +30,7 @@ ALL = TOLD_APART | {
 }
 
 
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("others", [3, 1])
+@each_value(("name", ALL), ("others", [3, 1]))
 def test_views_of_two_batches_are_refused(name: str, others: int) -> None:
     first, second = torch.randn(5, 4), torch.randn(others, 4)
     with pytest.raises(ValueError, match=rf"have shapes \[5, 4\] and \[{others}, 4\]"):

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from axes import each_value
 from small_run import small_facts, small_recipe
 from widefield.config.recipes import make_recipe
 from widefield.head import MemoryStorage, PerExampleHead, batch_cross_entropy, decoupled_contrast
@@ -113,8 +114,7 @@ def test_nonsense_is_refused_in_one_line(settings: dict[str, object], message: s
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("layers", [0, 1, 3])
-@pytest.mark.parametrize("batch_norm", [True, False])
+@each_value(("layers", [0, 1, 3]), ("batch_norm", [True, False]))
 def test_a_saved_head_gives_the_same_projections(
     tmp_path: Path, layers: int, batch_norm: bool
 ) -> None:

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from axes import each_value
 from widefield.metrics import graph_overlap, nearest_neighbors, neighbor_agreement, view_agreement
 
 
@@ -37,8 +38,7 @@ def test_bad_input(n: int, k: int) -> None:
         view_agreement(features(0), features(0)[:n], k)
 
 
-@pytest.mark.parametrize("n", [30, 1000])
-@pytest.mark.parametrize("value", [0.0, 1.0, 0.3])
+@each_value(("n", [30, 1000]), ("value", [0.0, 1.0, 0.3]))
 def test_neighbors_of_constant_features_are_kept_by_chance(n: int, value: float) -> None:
     h = torch.full((n, 24), value)
     assert view_agreement(h, h, 20).mean().item() == pytest.approx(20 / (n - 1))

@@ -4,6 +4,7 @@ import torch
 from skimage import data as photos
 from torch import Tensor
 
+from axes import each_value
 from widefield.metrics import Health, effective_rank, feature_std, health, large_singular_values
 
 
@@ -29,8 +30,7 @@ def crops(n: int) -> Tensor:
     return torch.stack(images).permute(0, 3, 1, 2) / 255
 
 
-@pytest.mark.parametrize("n", [64, 2000])
-@pytest.mark.parametrize("dim", [128, 512])
+@each_value(("n", [64, 2000]), ("dim", [128, 512]))
 def test_spread_features_are_healthy(n: int, dim: int) -> None:
     assert health(normal(n, dim)).verdict == "healthy"
     decaying = normal(n, dim) * torch.arange(1, dim + 1) ** -0.7
@@ -39,8 +39,7 @@ def test_spread_features_are_healthy(n: int, dim: int) -> None:
     assert health(positive).verdict == "healthy"
 
 
-@pytest.mark.parametrize("n", [64, 500])
-@pytest.mark.parametrize("dim", [128, 512])
+@each_value(("n", [64, 500]), ("dim", [128, 512]))
 def test_equal_features_are_collapsed(n: int, dim: int) -> None:
     center = normal(dim).relu()
     for noise in (0.0, 1e-6, 1e-3):
@@ -52,10 +51,7 @@ def test_equal_features_are_collapsed(n: int, dim: int) -> None:
     assert health(in_bf16).verdict == "collapsed"
 
 
-@pytest.mark.parametrize("n", [64, 500])
-@pytest.mark.parametrize("dim", [128, 512])
-@pytest.mark.parametrize("rank", [1, 2])
-@pytest.mark.parametrize("noise", [0.0, 1e-4, 1e-2])
+@each_value(("n", [64, 500]), ("dim", [128, 512]), ("rank", [1, 2]), ("noise", [0.0, 1e-4, 1e-2]))
 def test_features_on_a_line_or_a_plane_are_collapsed(
     n: int, dim: int, rank: int, noise: float
 ) -> None:

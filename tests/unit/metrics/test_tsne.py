@@ -2,6 +2,7 @@ import pytest
 import torch
 from sklearn.manifold import trustworthiness
 
+from axes import each_value
 from widefield.metrics import nearest_neighbors, tsne, tsne_map
 
 
@@ -31,8 +32,9 @@ def test_too_few_are_refused() -> None:
         tsne_map(torch.rand(3, 2))
 
 
-@pytest.mark.parametrize(("n", "dim"), [(60, 9), (9, 60), (60, 60), (9, 1), (60, 50), (50, 60)])
-@pytest.mark.parametrize("exact", [2048, 40])
+@each_value(
+    (("n", "dim"), [(60, 9), (9, 60), (60, 60), (9, 1), (60, 50), (50, 60)]), ("exact", [2048, 40])
+)
 def test_it_starts_from_the_two_strongest_directions(
     n: int, dim: int, exact: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from axes import each_value
 from widefield.probes import few_labels
 from widefield.probes.few_labels import fit_few_labels
 
@@ -114,8 +115,7 @@ def test_the_small_fits_start_no_threads(monkeypatch: pytest.MonkeyPatch) -> Non
         assert 2 in {pool["num_threads"] for pool in threadpool_info()}
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("row", [0, 39])
+@each_value(("value", [np.nan, np.inf, -np.inf]), ("row", [0, 39]))
 def test_features_that_are_no_numbers_are_refused(value: float, row: int) -> None:
     """With a label or without one."""
     h, y = clouds(40, 3.0)

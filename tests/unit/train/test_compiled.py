@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
+from axes import each_value
 from runs import Killed, assert_same, die_at, images, small
 from small_run import batch, train_step
 from widefield.train import model as train_model
@@ -131,15 +132,21 @@ def test_each_step_releases_the_features_of_the_one_before(
     assert len(seen) == marks
 
 
-@pytest.mark.parametrize("call", [pretrain, plan], ids=["pretrain", "plan"])
-@pytest.mark.parametrize(
-    ("settings", "compiler", "message"),
-    [
-        ({"compile": "reduce-overhead"}, "sh", "trains on a CPU: choose compile default or none"),
-        ({"compile": "default"}, "no-such-compiler", "no-such-compiler is not on the path"),
-        ({"compile": "reduce-overhead", "micro_batch": 2}, "sh", "or leave micro_batch out"),
-        ({"compile": "fast"}, "sh", "compile must be none, default or reduce-overhead"),
-    ],
+@each_value(
+    ("call", [pretrain, plan]),
+    (
+        ("settings", "compiler", "message"),
+        [
+            (
+                {"compile": "reduce-overhead"},
+                "sh",
+                "trains on a CPU: choose compile default or none",
+            ),
+            ({"compile": "default"}, "no-such-compiler", "no-such-compiler is not on the path"),
+            ({"compile": "reduce-overhead", "micro_batch": 2}, "sh", "or leave micro_batch out"),
+            ({"compile": "fast"}, "sh", "compile must be none, default or reduce-overhead"),
+        ],
+    ),
 )
 def test_what_cannot_be_compiled_is_refused_in_one_line(
     tmp_path: Path,

@@ -14,6 +14,7 @@ from PIL import Image, ImageFilter
 from scipy.stats import binomtest, chisquare, ks_2samp, kstest
 from torch import Tensor
 
+from axes import each_value
 from draws import generator
 from widefield.views import ImageAugmentation, build_views, image
 from widefield.views.image import Draw
@@ -302,9 +303,11 @@ def test_flip_grayscale_and_blur_have_their_probabilities() -> None:
 # The module
 
 
-@pytest.mark.parametrize("channels", [1, 3, 4])
-@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@each_value(
+    ("channels", [1, 3, 4]),
+    ("memory_format", [torch.contiguous_format, torch.channels_last]),
+    ("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16]),
+)
 def test_views_keep_shape_dtype_format_and_range(
     channels: int, memory_format: torch.memory_format, dtype: torch.dtype
 ) -> None:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from axes import each_value
 from widefield.views import VIEWS, AugmentContext, KeepChannels, ViewSettings, build_views
 
 POLICIES = [name for name, policy in VIEWS.items() if policy.stage in ("image", "picture", "any")]
@@ -22,8 +23,7 @@ def context(channels: int) -> AugmentContext:
     return AugmentContext(mask=mask, gradients=half)
 
 
-@pytest.mark.parametrize("mask_channels", [1, C + KEPT])
-@pytest.mark.parametrize("name", POLICIES)
+@each_value(("mask_channels", [1, C + KEPT]), ("name", POLICIES))
 def test_the_image_has_its_own_views_and_the_bits_are_kept(name: str, mask_channels: int) -> None:
     generator = torch.Generator().manual_seed(1)
     image = torch.rand(B, C, 16, 16, generator=generator)

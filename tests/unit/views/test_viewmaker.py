@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from axes import each_value
 from draws import generator
 from widefield.views import NO_CONTEXT, AugmentContext, Viewmaker, build_views
 from widefield.views.viewmaker import ViewmakerNet
@@ -28,8 +29,7 @@ def deltas(
     return torch.stack([view - x for view in drawn])
 
 
-@pytest.mark.parametrize("channels", [1, 3, 4])
-@pytest.mark.parametrize("budget", [0.01, 0.05])
+@each_value(("channels", [1, 3, 4]), ("budget", [0.01, 0.05]))
 def test_views_lie_on_the_l1_sphere(channels: int, budget: float) -> None:
     views = viewmaker(channels=channels, viewmaker_budget=budget, viewmaker_clamp=False)
     size = deltas(views, middle(4, channels, 13, 22)).abs().mean((2, 3, 4))
