@@ -9,7 +9,6 @@ import hypothesis
 import pytest
 
 from commands import Command
-from widefield.report import figures
 
 hypothesis.settings.register_profile(
     "any machine",
@@ -25,18 +24,6 @@ LONG = ("test_hostile_kills.py", "test_hostile_signals.py", "test_hostile_calls.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the long tests before the others."""
     items.sort(key=lambda item: item.path.name not in LONG)
-
-
-SVG = figures._svg
-DRAWN = ("report", "hostile", "test_cli.py")
-"""Folders and a file whose tests have the charts of their pages drawn."""
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Build the charts of the pages of other tests, and do not draw them: it takes as long as a run
-    of a test does."""
-    drawn = any(part in DRAWN for part in item.path.parts)
-    vars(figures)["_svg"] = SVG if drawn else lambda figure, prefix: "<svg></svg>"
 
 
 @pytest.fixture

@@ -63,6 +63,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     [
         ("row-contrast", "host", 1),
         ("row-contrast", "disk", 3),
+        ("s-diet", "disk", 1),
         ("s-diet", "disk", 3),
         ("diet", None, 1),
         ("simclr", None, 3),
@@ -83,10 +84,8 @@ def test_killed_after_an_epoch(
     assert (broken / "rows" / "0-of-1" / "rows.bin").exists() == (place == "disk")
 
 
-@pytest.mark.parametrize(
-    ("file", "done"),
-    [("last-step-8-rank-0-of-1.pt", False), ("last.pt", False), ("last.pt", True)],
-)
+@pytest.mark.parametrize("file", ["last-step-8-rank-0-of-1.pt", "last.pt"])
+@pytest.mark.parametrize("done", [False, True])
 def test_killed_inside_a_checkpoint(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -113,10 +112,8 @@ def test_killed_inside_a_checkpoint(
     assert_same(whole(), broken)
 
 
-@pytest.mark.parametrize(
-    ("file", "epoch"),
-    [("encoder.json", 1), ("encoder.safetensors", 4), ("projector.safetensors", 4)],
-)
+@pytest.mark.parametrize("epoch", [1, 4])
+@pytest.mark.parametrize("file", ["encoder.json", "encoder.safetensors", "projector.safetensors"])
 def test_killed_as_it_keeps_the_encoder_of_an_epoch(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
