@@ -64,7 +64,7 @@ def test_run_folder_holds_what_is_promised(run: Path) -> None:
 
 
 def test_probe(run: Path, command: Command) -> None:
-    found = command.json("probe", run, "--max-examples", 160, "--task", "class")
+    found = command.json("probe", run, "--max-examples", 96, "--task", "class")
     assert found["scored_on"] == "photos:test+digits"
     assert found["train_test_overlap"] == 0
     assert found["tasks"].keys() == {"class"}
