@@ -432,6 +432,7 @@ def test_pretrain_and_plan_give_the_notes(
         "batch_size": 32,
         "epochs": 2,
         "projector_width": 32,
+        "encoder": "resnet-tiny",
     }
     pretrain("photos", out=tmp_path / "run", **settings)
     err = " ".join(capsys.readouterr().err.split())

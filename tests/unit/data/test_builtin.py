@@ -76,11 +76,9 @@ def test_no_training_window_shares_a_pixel_with_a_test_window(photo):
 
 
 @pytest.fixture
-def cut_anew():
+def cut_anew(monkeypatch):
     """Crops are cut once a process: cut them for this test alone."""
-    photos._crops.cache_clear()
-    yield
-    photos._crops.cache_clear()
+    monkeypatch.setattr(photos, "_crops", photos._crops.__wrapped__)
 
 
 def test_no_pixel_beyond_the_window_is_read(tmp_path, monkeypatch, cut_anew):

@@ -32,7 +32,7 @@ def test_known_distributions() -> None:
 
 def test_the_interval_is_scipys_bootstrap() -> None:
     values = np.random.default_rng(0).beta(0.5, 0.4, size=300)
-    found = bimodality(torch.from_numpy(values), resamples=4000)
+    found = bimodality(torch.from_numpy(values), resamples=1500)
 
     def statistic(x: np.ndarray, axis: int) -> np.ndarray:
         n = x.shape[axis]
@@ -41,7 +41,7 @@ def test_the_interval_is_scipys_bootstrap() -> None:
         return (g**2 + 1) / (k + 3 * (n - 1) ** 2 / ((n - 2) * (n - 3)))
 
     theirs = scipy.stats.bootstrap(
-        (values,), statistic, n_resamples=4000, method="percentile", rng=np.random.default_rng(1)
+        (values,), statistic, n_resamples=1500, method="percentile", rng=np.random.default_rng(1)
     ).confidence_interval
     assert found.low < found.coefficient < found.high
     assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=0.01)

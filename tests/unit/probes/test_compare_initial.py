@@ -135,7 +135,7 @@ def shows(share: float) -> Callable[[Images], Tensor]:
     return lambda images: torch.from_numpy(h).float()
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.0, 0.5), (0.1, 0.9), (0.5, 0.9)])
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.5), (0.5, 0.9)])
 def test_swapping_the_encoders_swaps_better_and_worse(low: float, high: float) -> None:
     images, labels = data(300).images, {"y": np.arange(300) % 3}
     a, b = shows(low), shows(high)

@@ -7,6 +7,7 @@ from lightning.pytorch import loggers
 
 import widefield
 from commands import Command
+from runs import small
 from widefield.train.progress import check_logger
 
 
@@ -35,7 +36,7 @@ def test_a_logger_gets_the_numbers_of_metrics_csv(
     monkeypatch.setattr(loggers, kind, Kept)
     monkeypatch.setattr("widefield.workflows.pretrain.check_logger", lambda name: None)
     monkeypatch.setattr(Kept, "made", [])
-    settings = {"epochs": 2, "max_examples": 32, "batch_size": 16, "quiet": True}
+    settings = {**small("simclr"), "max_examples": 32, "epochs": 2}
     widefield.pretrain("photos", out="run", logger=name, **settings)
     (log,) = Kept.made
     with open(in_tmp / "run" / "metrics.csv", newline="") as file:
