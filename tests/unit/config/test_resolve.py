@@ -298,7 +298,15 @@ def test_the_steps_are_those_of_the_batches_that_are_taken(
 
 
 def test_the_balance_that_a_run_began_with_is_in_its_settings(tmp_path: Path) -> None:
-    pretrain("photos", out=tmp_path / "run", epochs=1, max_examples=64, batch_size=32, quiet=True)
+    pretrain(
+        "photos",
+        out=tmp_path / "run",
+        epochs=1,
+        max_examples=64,
+        batch_size=32,
+        encoder="resnet-tiny",
+        quiet=True,
+    )
     recipe = yaml.safe_load((tmp_path / "run" / "run.yaml").read_text())["recipe"]
     assert recipe["method"]["logit_scale"] == 10.0
     assert recipe["method"]["cross_entropy_weight"] == 30.0

@@ -101,14 +101,14 @@ def test_weights_have_the_same_names(graphs: CompileCounterWithBackend) -> None:
 def test_a_run_is_resumed_with_any_mode(tmp_path: Path, graphs: CompileCounterWithBackend) -> None:
     """It ends as a run without; this backend has torch's own kernels, so all bits are equal."""
     plain, run = tmp_path / "plain", tmp_path / "run"
-    settings = {**small("simclr"), "encoder": VIT}
+    settings = {**small("simclr"), "encoder": VIT, "max_examples": 32}
     pretrain(IMAGES, out=plain, **settings)
     with pytest.raises(Killed):
-        pretrain(IMAGES, out=run, **settings, compile="default", on_step=die_at(5))
+        pretrain(IMAGES, out=run, **settings, compile="default", on_step=die_at(3))
     counts = [graphs.frame_count]
     torch._dynamo.reset()
-    for stop, change in ((9, {}), (13, {"compile": "none"}), (17, {"compile": "default"})):
-        with pytest.raises(Killed) if stop < 17 else nullcontext():
+    for stop, change in ((5, {}), (7, {"compile": "none"}), (9, {"compile": "default"})):
+        with pytest.raises(Killed) if stop < 9 else nullcontext():
             pretrain(IMAGES, out=run, resume=True, quiet=True, on_step=die_at(stop), **change)
         counts.append(graphs.frame_count)
         torch._dynamo.reset()

@@ -14,7 +14,12 @@ from widefield.core.hardware import limited_threads
 from widefield.train.compute import default_threads
 from widefield.train.step import StepMetrics
 
-SMALL: dict[str, Any] = {"max_examples": 64, "batch_size": 16, "projector_dim": 16, "quiet": True}
+SMALL: dict[str, Any] = {
+    "max_examples": 32,
+    "batch_size": 16,
+    "encoder": "resnet-tiny",
+    "quiet": True,
+}
 
 
 def pools() -> set[int]:
