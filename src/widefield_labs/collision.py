@@ -282,7 +282,7 @@ def measure(
     c ~ U(1 - s, 1 + s); the repeats needed grow as 1/s^2.
     """
     images, labels = digits(at_scale(scale, tiny=200, default=1797), generator)
-    trials = at_scale(scale, tiny=12, default=16)
+    trials = at_scale(scale, tiny=8, default=16)
     return {
         **repeat_brightness(images, labels, brightness_step, trials, generator),
         **repeat_masking(images, labels, mask_rate, trials, generator),

@@ -318,7 +318,7 @@ def measure(
         **linear_rows(
             s,
             rate,
-            sets=at_scale(scale, tiny=16, default=64),
+            sets=at_scale(scale, tiny=8, default=64),
             pairs=pairs,
             dimension=dimension,
             noise=noise,
@@ -326,8 +326,8 @@ def measure(
             rows=64,
             generator=generator,
         ),
-        **width_curves(s, rate, rows=at_scale(scale, tiny=1024, default=4096), generator=generator),
+        **width_curves(s, rate, rows=at_scale(scale, tiny=512, default=4096), generator=generator),
         **slope_sweep(
-            s, rate, slopes, rows=at_scale(scale, tiny=256, default=512), generator=generator
+            s, rate, slopes, rows=at_scale(scale, tiny=128, default=512), generator=generator
         ),
     }
