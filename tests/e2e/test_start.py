@@ -352,7 +352,7 @@ BEFORE: dict[str, Any] = {"init_lr_scale": 0.3, "freeze_norm_layers": False, "in
 def adapted_photos(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pretrained]:
     """Weights trained on labels, adapted by default, as before, and at 1,000 times the rate."""
     folder = tmp_path_factory.mktemp("photos")
-    labeled = {"max_examples": 500, "batch_size": 32, "image_size": 16, "quiet": True}
+    labeled = {"max_examples": 1000, "batch_size": 64, "image_size": 16, "quiet": True}
     with uncompared():
         widefield.pretrain("photos", out=folder / "first", method="supervised", epochs=4, **labeled)
     arms: dict[str, dict[str, Any]] = {
@@ -383,15 +383,17 @@ def test_adapting_by_default_keeps_what_the_start_knows(
 
 
 def test_a_run_hands_over_the_average_of_initial_and_trained_weights(
-    adapted_photos: dict[str, Pretrained],
+    adapted_photos: dict[str, Pretrained], run: Path, tmp_path: Path
 ) -> None:
     """With a share of 1 it hands over the trained ones: the control."""
-    assert adapted_photos["before"].trained_share == 1
-    assert (adapted_photos["before"].run / "projector.safetensors").exists()
-    for name in ("default", "before"):
-        folder, share = adapted_photos[name].run, adapted_photos[name].trained_share
+    whole = adapted(tmp_path / "run", str(run), init_average=1.0)
+    assert whole.trained_share == 1
+    assert (whole.run / "projector.safetensors").exists()
+    for done in (adapted_photos["default"], whole):
+        folder, share = done.run, done.trained_share
         assert share is not None
-        first, last = weights(folder / "init"), weights(folder / "checkpoints" / "epoch-00002")
+        last_epoch = max((folder / "checkpoints").glob("epoch-*"))
+        first, last = weights(folder / "init"), weights(last_epoch)
         floats = {k: w for k, w in weights(folder).items() if w.is_floating_point()}
         for key, weight in floats.items():
             assert torch.allclose(weight, first[key].lerp(last[key], share), atol=1e-7)
