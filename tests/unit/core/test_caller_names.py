@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 import widefield
-from axes import each_value
 from commands import Command
 from widefield.core.errors import command_line, option
 
@@ -56,7 +55,8 @@ def test_a_path_in_a_message_of_python_is_as_it_was_given(path: str, in_tmp: Pat
     assert f"'{path}'" in str(raised.value)
 
 
-@each_value(("path", PATHS), ("words", WITH_PATH))
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("words", WITH_PATH)
 def test_a_path_in_a_message_of_a_command_is_as_it_was_given(
     words: str, path: str, command: Command, in_tmp: Path
 ) -> None:

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from axes import each_value
 from made_images import GRAY_ALPHA, RGB, RGBA, png16, tiff
 from widefield.data import open_dataset
 from widefield.data.decode import black_white as rule
@@ -70,7 +69,8 @@ def tiff_of(dtype, kind):
 # What is read, between a given black and white
 
 
-@each_value(("bits", range(8, 17)), ("form", ["png", "tiff", "color tiff", "deflated"]))
+@pytest.mark.parametrize("bits", range(8, 17))
+@pytest.mark.parametrize("form", ["png", "tiff", "color tiff", "deflated"])
 def test_values_of_any_depth_are_read(tmp_path, bits, form):
     white = 2**bits - 1
     values = np.round((COLORS if form in ("color tiff", "deflated") else RAMP) * white)
@@ -92,10 +92,8 @@ def deflated(content, data):
     return content[: -len(data)] + packed
 
 
-@each_value(
-    (("dtype", "kind"), [("<u4", 1), ("<i4", 2), ("<i2", 2), ("<f4", 3)]),
-    ("white", [255, 1023, 32_767]),
-)
+@pytest.mark.parametrize(("dtype", "kind"), [("<u4", 1), ("<i4", 2), ("<i2", 2), ("<f4", 3)])
+@pytest.mark.parametrize("white", [255, 1023, 32_767])
 def test_wide_values_of_few_bits_are_read(tmp_path, dtype, kind, white):
     values = np.round(RAMP * white).astype(dtype)
     dataset = opened(tmp_path, tiff_of(dtype, kind)(values), black_white=(0, white))
@@ -206,7 +204,8 @@ OUTLIERS = {
 }
 
 
-@each_value(("files", [1, 2, 6]), ("name", OUTLIERS))
+@pytest.mark.parametrize("files", [1, 2, 6])
+@pytest.mark.parametrize("name", OUTLIERS)
 def test_outliers_do_not_decide(tmp_path, name, files):
     plain = np.round(31_768 + 2040 * contents(files))
     values = plain.copy()

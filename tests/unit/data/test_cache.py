@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from axes import each_value
 from made_images import png16
 from widefield.data import cache as cache_module
 from widefield.data import open_dataset
@@ -235,7 +234,8 @@ DAMAGE = {
 }
 
 
-@each_value(("name", DAMAGE), ("budget", [0, None]))
+@pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize("budget", [0, None])
 def test_no_damage_of_an_entry_is_an_error(folder, cache, monkeypatch, name, budget):
     monkeypatch.setattr(cache_module, "KEPT_FROM", 1)
     whole = open_dataset(folder, memory_budget=budget).images.copy()

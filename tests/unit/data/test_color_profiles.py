@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from axes import each_value
 from made_images import RGB, chunk, png16
 from made_profiles import (
     ADOBE_RGB,
@@ -47,7 +46,8 @@ def opened(folder, image, suffix=".png", **options):
     return dataset.images[0].astype(int), "; ".join(dataset.notes)
 
 
-@each_value(("suffix", LOSSLESS), ("space", [ADOBE_RGB, DISPLAY_P3, PROPHOTO, LINEAR_SRGB]))
+@pytest.mark.parametrize("suffix", LOSSLESS)
+@pytest.mark.parametrize("space", [ADOBE_RGB, DISPLAY_P3, PROPHOTO, LINEAR_SRGB])
 def test_colors_of_other_spaces_become_srgb(tmp_path, space, suffix):
     image, options = Image.fromarray(COLORS), LOSSLESS[suffix]
     stored, note = opened(tmp_path / "control", image, suffix, **options)
@@ -127,10 +127,10 @@ def srgb_table(size):
     return table_curve(np.round(65_535 * linear).astype(int))
 
 
-@each_value(
-    ("profile", [SRGB, *(rgb_profile(SRGB_COLUMNS, srgb_table(n)) for n in (4096, 1024, 64))]),
-    ("suffix", [*LOSSLESS, ".jpg"]),
+@pytest.mark.parametrize(
+    "profile", [SRGB, *(rgb_profile(SRGB_COLUMNS, srgb_table(n)) for n in (4096, 1024, 64))]
 )
+@pytest.mark.parametrize("suffix", [*LOSSLESS, ".jpg"])
 def test_srgb_under_any_name_changes_no_bit(tmp_path, profile, suffix):
     options = LOSSLESS.get(suffix, {"quality": 90})
     plain, _ = opened(tmp_path / "plain", Image.fromarray(COLORS), suffix, **options)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from axes import each_value
 from widefield.core.files import check_folder_name
 from widefield.data import Dataset, open_dataset
 from widefield.data.labels import read_labels
@@ -37,13 +36,11 @@ def test_classes_and_their_numbers_of_files_are_noted(tmp_path: Path) -> None:
     assert any(note.endswith("c06 1, c07 1 and 4 more") for note in many.notes)
 
 
-@each_value(
-    (
-        "junk",
-        ["@eaDir/ant0.png", "$RECYCLE.BIN", "__MACOSX", "#recycle", "System Volume Information"],
-    ),
-    ("inside", ["", "ant/"]),
+@pytest.mark.parametrize(
+    "junk",
+    ["@eaDir/ant0.png", "$RECYCLE.BIN", "__MACOSX", "#recycle", "System Volume Information"],
 )
+@pytest.mark.parametrize("inside", ["", "ant/"])
 def test_folders_of_other_programs_are_not_read(tmp_path: Path, inside: str, junk: str) -> None:
     dataset = open_dataset(folder(tmp_path, {**CLASSES, inside + junk: 4}))
     assert (len(dataset), classes(dataset)) == (5, ("ant", "bee"))

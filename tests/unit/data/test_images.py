@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from axes import each_value
 from forked import CONTEXT
 from widefield.core.form import center_fit
 from widefield.data import open_dataset
@@ -106,7 +105,8 @@ ORIENTED = {
 }
 
 
-@each_value(("orientation", ORIENTED), ("suffix", [".png", ".tif", ".webp"]))
+@pytest.mark.parametrize("orientation", ORIENTED)
+@pytest.mark.parametrize("suffix", [".png", ".tif", ".webp"])
 def test_exif_orientation_is_applied(tmp_path, orientation, suffix):
     exif = Image.Exif()
     exif[0x0112] = orientation

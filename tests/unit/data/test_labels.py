@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 import widefield
-from axes import each_value
 from made_tables import Frame, Series, by_path
 from widefield.data import open_dataset
 from widefield.data.labels import LabelTable, read_labels
@@ -299,11 +298,9 @@ def test_unicode_forms_slashes_and_last_parts_lead_to_the_file() -> None:
         read_labels({"0.png": "x"}).of_examples(["a/0.png", "b/0.png"], "data")
 
 
-@each_value(
-    ("encoding", ["utf-8", "utf-8-sig", "utf-16"]),
-    ("delimiter", [",", ";", "\t"]),
-    ("column", ["path", "Path", "filename", "file", "IMAGE", "file_name"]),
-)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("column", ["path", "Path", "filename", "file", "IMAGE", "file_name"])
 def test_files_of_other_programs(
     tmp_path: Path, column: str, delimiter: str, encoding: str
 ) -> None:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from axes import each_value
 from widefield import probe
 from widefield.data import open_dataset
 from widefield.data.labels import read_labels
@@ -208,9 +207,8 @@ LABELS = {
 }
 
 
-@each_value(
-    ("kind", LABELS), ("keys", [None, ("image", "label"), ("images", "labels"), ("img", "Label")])
-)
+@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("keys", [None, ("image", "label"), ("images", "labels"), ("img", "Label")])
 def test_labels_of_python_data(kind: str, keys: tuple[str, str] | None) -> None:
     dataset = open_dataset(Items(LABELS[kind], keys))
     assert dataset.labels["class"].tolist() == IDS.tolist()

@@ -3,16 +3,17 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 import soundfile
 
-from axes import each_value
 from widefield.data import open_dataset
 
 RATE = 8000
 TONE = np.sin(2 * np.pi * 440 * np.arange(RATE) / RATE)
 
 
-@each_value(("level", [0.0, 0.25]), ("samples", [1, 3, 100]))
+@pytest.mark.parametrize("level", [0.0, 0.25])
+@pytest.mark.parametrize("samples", [1, 3, 100])
 def test_a_click_in_silence_is_a_sound(samples: int, level: float, tmp_path: Path) -> None:
     x = np.full(RATE, level)
     x[4000 : 4000 + samples] += 0.5
@@ -21,7 +22,8 @@ def test_a_click_in_silence_is_a_sound(samples: int, level: float, tmp_path: Pat
     np.testing.assert_allclose(found, x - level, atol=1e-3)
 
 
-@each_value(("subtype", ["PCM_24", "FLOAT"]), ("level", [-70, -80, -100]))
+@pytest.mark.parametrize("subtype", ["PCM_24", "FLOAT"])
+@pytest.mark.parametrize("level", [-70, -80, -100])
 def test_sounds_below_16_bits_keep_their_form_and_are_told(
     level: int, subtype: str, tmp_path: Path
 ) -> None:

@@ -8,7 +8,6 @@ import pytest
 import soundfile
 import torch
 
-from axes import each_value
 from widefield.data import open_dataset
 from widefield.data.decode.sounds import UnreadableError, decode, to_mono, without_offset
 from widefield.data.readers.recordings import from_int16
@@ -78,7 +77,8 @@ def test_other_channels_are_averaged(kind: str) -> None:
     np.testing.assert_allclose(x, np.mean(TOGETHER[kind], axis=0), atol=1e-6)
 
 
-@each_value(("place", [0, 1, 5]), ("level", [0.0, 1e-4]))
+@pytest.mark.parametrize("place", [0, 1, 5])
+@pytest.mark.parametrize("level", [0.0, 1e-4])
 def test_channels_without_sound_are_left_out(place: int, level: float) -> None:
     channels = [noise(i, level) + 0.25 * i for i in range(6)]
     channels[place] = tone() + 0.25 * place
@@ -89,7 +89,8 @@ def test_channels_without_sound_are_left_out(place: int, level: float) -> None:
     assert former.std() < 0.2 * tone().std()
 
 
-@each_value(("offset", [-0.4, 1e-3, 0.03, 0.6]), ("end", ["none", "zeros", "offset", "middle"]))
+@pytest.mark.parametrize("offset", [-0.4, 1e-3, 0.03, 0.6])
+@pytest.mark.parametrize("end", ["none", "zeros", "offset", "middle"])
 def test_a_constant_offset_is_removed(offset: float, end: str) -> None:
     """Also where the recording was padded, before or after the offset came in."""
     rest = np.zeros(RATE // 2)
@@ -258,7 +259,8 @@ ID3 = b"ID3\3\0\0\0\0\0\x0a" + bytes(10)
 
 
 @pytest.mark.usefixtures("in_tmp")
-@each_value(("end", ["wav", "flac", "ogg", "mp3"]), ("before", [b"", ID3]))
+@pytest.mark.parametrize("end", ["wav", "flac", "ogg", "mp3"])
+@pytest.mark.parametrize("before", [b"", ID3], ids=["plain", "tagged"])
 def test_an_mp3_is_read_under_any_name_and_refused_if_cut(end: str, before: bytes) -> None:
     content, path = before + mp3(), Path(f"b.{end}")
     path.write_bytes(content)

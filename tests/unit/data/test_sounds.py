@@ -8,7 +8,6 @@ import pytest
 import soundfile
 import torch
 
-from axes import each_value
 from widefield.audits.bounds import _mixture
 from widefield.data import Loader, open_dataset
 from widefield.data.decode.sounds import UnreadableError, decode
@@ -404,7 +403,8 @@ def test_files_that_are_cut_anywhere_are_not_read_as_whole(
             decode(file, RATE)
 
 
-@each_value((("end", "coding"), CONTAINERS), ("count", [300, 4_001, 40 * RATE]))
+@pytest.mark.parametrize(("end", "coding"), CONTAINERS)
+@pytest.mark.parametrize("count", [300, 4_001, 40 * RATE])
 def test_whole_files_are_read(tmp_path: Path, end: str, coding: str, count: int) -> None:
     file = tmp_path / f"a.{end}"
     noise = np.random.default_rng(0).normal(0, 0.1, (count, 2))

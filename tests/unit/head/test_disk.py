@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from axes import each_value
 from forked import CONTEXT
 from heads import head_of, visit
 from widefield.core.types import Shard
@@ -64,7 +63,8 @@ def write(storage: DiskStorage | MemoryStorage, steps: range) -> None:
         storage.write(batch(step), state_at(step, BATCH))
 
 
-@each_value(("announced", ["nothing", "all", "others"]), ("update", ["exact", "estimated"]))
+@pytest.mark.parametrize("announced", ["nothing", "all", "others"])
+@pytest.mark.parametrize("update", ["exact", "estimated"])
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda x: x.name)
 def test_training_on_disk_equals_training_in_memory(
     tmp_path: Path, update: Update, announced: str, layout: Layout

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from axes import each_value
 from draws import draw
 from heads import miss_step
 from widefield.head import (
@@ -222,10 +221,8 @@ def test_a_bad_index_gets_one_line(index: list[int], message: str) -> None:
     assert "\n" not in str(error.value)
 
 
-@each_value(
-    ("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint32]),
-    ("place", ["host", "disk"]),
-)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint32])
+@pytest.mark.parametrize("place", ["host", "disk"])
 def test_an_index_of_any_integers_is_taken(tmp_path: Path, dtype: torch.dtype, place: str) -> None:
     """A byte is a number too, and no mask."""
     storage = (
