@@ -170,8 +170,11 @@ class PatchDictionary(nn.Module):
         """Return c [B, C, h, w] and var(p) [B, 1, h, w] of every patch of averaged inputs."""
         moments = torch.cat([x, x.square().mean(1, keepdim=True)], dim=1)
         # Products with two matrices take a quarter of the time of average pooling.
-        rows, columns = map(window_means, x.shape[2:], self.side, self.stride)
-        moments = rows.to(x) @ (moments @ columns.to(x).T)
+        rows, columns = (
+            window_means(*axis, like=x)
+            for axis in zip(x.shape[2:], self.side, self.stride, strict=True)
+        )
+        moments = rows @ (moments @ columns.T)
         means, square = moments[:, :-1], moments[:, -1:]
         # Rounding makes the difference negative where a patch is constant.
         return means, (square - means.mean(1, keepdim=True).square()).clamp_min(0)
@@ -256,11 +259,12 @@ def _geometry(length: int) -> tuple[int, int, int]:
     return scale, min(_SIDE, length // scale), step // scale
 
 
-def window_means(length: int, side: int, stride: int) -> Tensor:
+def window_means(length: int, side: int, stride: int, *, like: Tensor) -> Tensor:
     """Return the matrix [h, length] whose product with a column has the means of its windows."""
     count = (length - side) // stride + 1
-    place = torch.arange(length) - stride * torch.arange(count)[:, None]
-    return ((place >= 0) & (place < side)) / side
+    first = stride * torch.arange(count, device=like.device)[:, None]
+    place = torch.arange(length, device=like.device) - first
+    return ((place >= 0) & (place < side)).to(like.dtype) / side
 
 
 def sample_patches(x: Tensor, side: Size, count: int, generator: torch.Generator) -> Tensor:
