@@ -34,7 +34,7 @@ from studies.study import (
     difference,
 )
 
-CPU = Scale(images=5000, epochs=12, seeds=tuple(range(8)), minutes=240, settings={"batch_size": 64})
+CPU = Scale(images=2000, epochs=12, seeds=tuple(range(8)), minutes=70, settings={"batch_size": 64})
 GPU = Scale(images=47_000, epochs=100, encoder="wide-resnet-34-5", minutes=600)
 SCALES = {"tiny": TINY, "cpu": CPU, "gpu": GPU}
 
