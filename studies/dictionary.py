@@ -102,6 +102,10 @@ DICTIONARY_RATES = cpu_study(
         for rate in RATES
     },
     measure=validated,
+    conclusion=(
+        "Rates from a fourth of the default of 0.02 up to it are alike, and twice the default is "
+        "two points worse."
+    ),
 )
 
 STUDIES = [DICTIONARY, DICTIONARY_DIGITS, DICTIONARY_ALL, DICTIONARY_RATES]

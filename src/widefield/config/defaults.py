@@ -60,6 +60,7 @@ LR_SCALES: dict[Family, float] = {
 """Learning rate of a family of encoders, as a multiple of the method's own."""
 
 LR_MEASURED_ON = (
+    "dictionary-tiny",
     "resnet-tiny",
     "mobilenetv3_small_050",
     "resnet18",
@@ -111,7 +112,7 @@ STUDIES = {
     "STEPS_PER_EPOCH": ("batch-size",),
     "SMALLEST_BATCH": ("batch-size",),
     "LR_SCALES": ("learning-rates", "row-rates"),
-    "LR_MEASURED_ON": ("learning-rates",),
+    "LR_MEASURED_ON": ("learning-rates", "dictionary-rates"),
     "INIT_LRS": ("start-settings", "start-averages"),
     "init_lr_scale_for": ("start-settings",),
     "BALANCE_BY_STEPS": ("contrast-weights", "run-length"),
