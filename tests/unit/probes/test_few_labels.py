@@ -2,6 +2,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from axes import each_value
@@ -70,6 +71,17 @@ def test_one_label_of_a_class_cannot_be_held_out(counts: tuple[int, int], held: 
     found = fit_few_labels(h, np.arange(len(y)), y, classes=2)
     assert found.tested.any() == held
     assert found.predicted.shape == (20, 2)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_more_features_than_labels_are_fitted_as_all_of_them(classes: int) -> None:
+    """One label a class, so that nothing is chosen: the optimum of a fit on every feature."""
+    h, labeled = RNG(0).normal(2.0, 3.0, size=(60, 40)), np.arange(classes)
+    z = (h - h.mean(0)) / h.std(0)
+    model = LogisticRegression(C=1 / (few_labels._DEFAULT_L2 * classes), max_iter=5000, tol=1e-10)
+    expected = model.fit(z[labeled], labeled).predict_proba(z)
+    found = fit_few_labels(h, labeled, labeled, classes=classes)
+    assert np.allclose(found.predicted, expected, atol=1e-3)
 
 
 def test_a_constant_feature_is_harmless_and_the_seed_decides() -> None:
