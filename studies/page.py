@@ -186,11 +186,14 @@ def section(study: Study) -> Iterator[str]:
     yield f"\n{table(kept['runs'])}\n"
     sizes, minutes = kept["sizes"], kept["seconds"] / 60
     drawn = "" if sizes["images"] is None or SUBSET in sizes else ", the same for every seed"
-    parts = (
-        counted(len(sizes["seeds"]), "seed"),
+    of_runs = (
         f"{sizes['images'] or 'all'} images{drawn}",
         counted(sizes["epochs"], "epoch"),
         sizes["encoder"],
+    )
+    parts = (
+        counted(len(sizes["seeds"]), "seed"),
+        *(of_runs if study.commit or study.trains else ()),
         f"{minutes:.0f} min in all" if minutes >= 1 else "under a minute",
     )
     at = f" at commit {study.commit}" if study.commit else ""

@@ -19,7 +19,7 @@ MODULES = (
     "wen_li",
     "equal_time",
     "dictionary",
-    "defaults",
+    "rates",
     "recover",
     "photographs",
     "starts",

@@ -182,6 +182,11 @@ class Study:
         names = [x for x in arms if scale != "tiny" or x.rpartition(RATE)[0] not in arms]
         return names[: self.scales[scale].arms]
 
+    @property
+    def trains(self) -> bool:
+        """Whether an arm is trained; images, epochs and encoder of the scale are of such arms."""
+        return any(arm.settings is not None for arm in self.arms.values())
+
     def untrained(self, arm: str) -> str:
         """Return the arm that is the untrained network of another: of its data, or of all."""
         own = f"{arm.partition(', ')[0]}, untrained"

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from axes import each_value
 from small_run import small_facts, small_recipe
 from widefield.config.recipe import Recipe
 from widefield.methods import METHODS, Method
@@ -52,7 +51,8 @@ def take_steps(state: TrainState, count: int) -> list[float]:
 
 
 @every_method
-@each_value(("channels", [1, 3]), (("count", "width"), [(2, 16), (7, 24)]))
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("count", "width"), [(2, 16), (7, 24)])
 def test_loss_is_finite_and_reaches_the_encoder(
     name: str, channels: int, count: int, width: int
 ) -> None:
@@ -120,6 +120,15 @@ def test_an_optimizer_moves_what_needs_a_gradient_and_nothing_else(name: str) ->
     moved = {id(p) for group in state.optimizer.param_groups for p in group["params"]}
     trained = [p for p in state.model.parameters() if p.requires_grad]
     assert moved == {id(p) for p in trained}
+
+
+@every_method
+def test_same_seed_same_method(name: str) -> None:
+    first, second = (small_state(name).method.state_dict() for _ in range(2))
+    assert first.keys() == second.keys()
+    for key, value in first.items():
+        if isinstance(value, Tensor):
+            assert torch.equal(value, second[key]), key
 
 
 @every_method

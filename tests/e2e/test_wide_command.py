@@ -86,10 +86,10 @@ def test_features_of_a_run_are_those_of_its_own_readout(run: Path, command: Comm
 def test_every_command_takes_wide_features(
     name: str, run: Path, in_tmp: Path, command: Command
 ) -> None:
+    """Each with the readout of a run, and with one that is fitted."""
     encoder = {"run": run, "random": "random", "weights": "w.safetensors@resnet10t"}[name]
     if name == "weights":
         resnet_file(Path("w.safetensors"))
-    """Each with the readout of a run, and with one that is fitted."""
     data, wide = run.parent / "data.npz", ("--features", "wide")
     pooled = 512 if name == "weights" else 128
     found = command.json("embed", encoder, data, *wide, "--out", "e.npz")

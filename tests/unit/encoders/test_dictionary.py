@@ -229,7 +229,7 @@ def test_fitted_filters_tell_textures_apart_better_than_random_ones() -> None:
     [
         torch.full((4, 3, 8, 8), 0.5),  # constant
         torch.zeros(1, 1, 32, 32),  # one example
-        torch.rand(1, 32, 8, 8),  # 32 channels
+        torch.rand(1, 64, 8, 8),  # 64 channels
         torch.rand(1, 3, 6, 6).repeat(50, 1, 1, 1),  # one patch, many times
         torch.rand(2, 1, 4, 5),  # smaller than a patch
         torch.rand(2, 6, 1, 40),  # windows

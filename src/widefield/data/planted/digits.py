@@ -127,17 +127,9 @@ def _check_classes(
 
 
 def _resized(digits: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Return digits [n, h, w] at a size, [n, H, W].
-
-    Four at a time are the bands of an image, each of which Pillow resizes alone.
-    """
-    n, height, width = digits.shape
-    whole = np.concatenate([digits, np.zeros((-n % 4, height, width), np.uint8)])
-    bands = np.ascontiguousarray(whole.reshape(-1, 4, height, width).transpose(0, 2, 3, 1))
-    images = (Image.frombytes("CMYK", (width, height), four.tobytes()) for four in bands)
-    larger = (image.resize(size[::-1], Image.Resampling.BICUBIC) for image in images)
-    resized = np.stack([np.asarray(image) for image in larger])
-    return np.ascontiguousarray(resized.transpose(0, 3, 1, 2)).reshape(-1, *size)[:n]
+    """Return digits [n, h, w] at a size, [n, H, W]."""
+    images = (Image.fromarray(digit) for digit in digits)
+    return np.stack([np.asarray(i.resize(size[::-1], Image.Resampling.BICUBIC)) for i in images])
 
 
 @dataclass(frozen=True, kw_only=True)
