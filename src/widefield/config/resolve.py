@@ -89,7 +89,6 @@ def resolve(
         >>> for note in notes:
         ...     print(note.partition(";")[0])
         method row-contrast, the default from 40 epochs on: method sets another
-        learning rate 0.02, the default for networks with batch norm
         batch size 64, because there are few examples: batch_size sets another
     """
     unset = _unset(recipe, overrides)
