@@ -19,7 +19,7 @@ FILE = Path(__file__).with_name("json_keys")
 
 WORDS = {
     "pretrain": "pretrain {}/images:train --out {}/run --epochs 1 --encoder resnet-tiny "
-    "--image-size 16 --batch-size 32 --projector-width 32 --threads 1",
+    "--image-size 16 --batch-size 32 --projector-width 32 --threads 1 --precision 32",
     "probe": "probe {}/run {}/images:test --train-data {}/images:train",
     "audit": "audit {}/run",
     "explore": "explore {}/run {}/images --out {}/explore.html",
