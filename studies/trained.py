@@ -46,9 +46,9 @@ WITHOUT_PROJECTOR = ("supervised", "diet")
 """Methods that take no settings of a projector."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trained:
-    """An encoder of one arm and one seed.
+    """An encoder of one arm and one seed; its hash is its identity, for caches.
 
     Args:
         folder: of its run; None for an untrained encoder.
