@@ -1,6 +1,7 @@
 """What the studies of Feature Dropout measure of views, by hand and on a control arm."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from studies.trained import Trained
 from studies.verdict import Entry, decide, estimate
 from widefield.encoders import FeatureMap
 from widefield.probes import extract, fit_linear
+from widefield.probes.outcome import Outcome
 from widefield.views import Augmentation, AugmentContext, build_views
 from widefield.views.simple import Identity
 
@@ -121,11 +123,24 @@ def test_a_margin_lets_an_object_be_a_little_worse() -> None:
 def test_the_papers_probe_reads_features_before_pooling(
     trained: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short = partial(feature_dropout.score_sgd, epochs=2)
-    monkeypatch.setattr(feature_dropout, "score_sgd", short)
-    found = feature_dropout.scored(trained)
-    assert found.keys() == {CLASS, SHAPES}
-    assert feature_dropout.chosen(trained).keys() == found.keys()
+    short, calls = partial(feature_dropout.score_sgd, epochs=2), []
+
+    def score_sgd(encoder: nn.Module, *sets: Any, **options: Any) -> dict[str, Outcome]:
+        calls.append((encoder, sets, options))
+        return short(encoder, *sets, **options)
+
+    monkeypatch.setattr(feature_dropout, "score_sgd", score_sgd)
+    found, chosen = feature_dropout.scored(trained), feature_dropout.chosen(trained)
+    ((encoder, (train, (images, labels)), options),) = calls  # one probe for both sets
+    assert isinstance(encoder, FeatureMap)
+    assert found.keys() == chosen.keys() == {CLASS, SHAPES}
+    count = len(trained.test_set())
+    for rows, accuracies in ((slice(count), found), (slice(count, None), chosen)):
+        part = images[rows], {task: y[rows] for task, y in labels.items()}
+        alone = short(encoder, train, part, **options)
+        assert {f"{k} {feature_dropout.PROBE}": 100 * s.value for k, s in alone.items()} == (
+            pytest.approx(accuracies, abs=0.006)  # rounded
+        )
 
 
 @pytest.mark.parametrize(
