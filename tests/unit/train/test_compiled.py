@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._inductor.config
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
@@ -25,6 +26,12 @@ from widefield.workflows.pretrain import pretrain
 
 IMAGES = images()
 VIT = "vit_tiny_patch16_224,depth=1"
+QUICK_TO_COMPILE = {
+    "cpp.vec_isa_ok": False,  # torch tries by programs of its own which vectors the compiler knows
+    "compile_threads": 1,  # in this process, not in one that first imports torch
+    "cpp_cache_precompile_headers": False,  # two files are compiled
+}
+"""For generated code: what prepares for many graphs takes longer than one."""
 
 
 @pytest.fixture
@@ -82,11 +89,12 @@ def test_generated_code_gives_the_same_features_and_gradients() -> None:
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.GELU())
     x = torch.rand(6, 3, 2, 2)
     results = []
-    for run in (encoder, CompiledEncoder(encoder, mode="default")):
-        encoder.zero_grad()
-        features = run(x)
-        features.square().sum().backward()
-        results.append([features.detach(), *(p.grad.clone() for p in encoder.parameters())])
+    with torch._inductor.config.patch(QUICK_TO_COMPILE):
+        for run in (encoder, CompiledEncoder(encoder, mode="default")):
+            encoder.zero_grad()
+            features = run(x)
+            features.square().sum().backward()
+            results.append([features.detach(), *(p.grad.clone() for p in encoder.parameters())])
     torch.testing.assert_close(results[1], results[0])
 
 
