@@ -122,7 +122,7 @@ def test_a_file_of_another_library_says_what_was_matched(command: Command, place
 
 def test_the_report_holds_every_verdict(command: Command, place: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
-    words = (place / "run", "--plant", "shapes", "--all-checkpoints", "--cache", tmp_path / "cache")
+    words = (place / "run", "--plant", "shapes", "--all-checkpoints", "--cache", place / "cache")
     words = (*words, "--compare", "timm:resnet-tiny", "--out", out)
     found = command.json("audit", *words)
     assert found["tasks"].keys() == {"kind", "row", "shapes"}

@@ -97,17 +97,17 @@ def test_new_examples_follow_and_the_others_keep_their_rows(begun: Begun, tmp_pa
     assert (kept["examples"], kept["recipe"]["epochs"]) == (ALL, 4)
 
 
-def test_the_manifest_says_how_long_the_warm_up_was_when_others_joined(
-    begun: Begun, tmp_path: Path
-) -> None:
-    """Half an epoch of 4 steps, also once epochs are longer."""
+def test_examples_can_join_twice(begun: Begun, tmp_path: Path) -> None:
+    """The manifest says how long the warm-up was: half an epoch of 4 steps, not of longer ones."""
     run = begun(tmp_path / "run", epochs=1, warmup_epochs=0.5)
     manifest = RunFolder(path=run).manifest
     assert manifest.growth().warmup_steps is None
-    for count, epochs in ((80, 4), (ALL, 6)):
-        pretrain(some(count), out=run, resume=True, epochs=epochs, quiet=True)
+    for count, epochs, steps in ((80, 2, 4 + 5), (ALL, 3, 4 + 5 + 6)):
+        done = pretrain(some(count), out=run, resume=True, epochs=epochs, quiet=True)
         growth = manifest.growth()
         assert (growth.first, growth.warmup_steps) == (FEW, 2)
+        assert done.steps == steps
+    assert (growth.epoch, growth.step) == (2, 9)
 
 
 def clips(*lengths: int) -> dict[str, np.ndarray]:
@@ -207,15 +207,6 @@ def test_a_run_without_a_checkpoint_begins_again_with_all(tmp_path: Path) -> Non
     Image.fromarray(some(FEW)["x"][0]).save(folder / "001.png")
     done = pretrain(folder, out=run, resume=True, quiet=True)
     assert (done.steps, len(Manifest(run / "manifest.parquet").paths())) == (4, FEW + 1)
-
-
-def test_examples_can_join_twice(begun: Begun, tmp_path: Path) -> None:
-    run = begun(tmp_path / "run", epochs=1)
-    pretrain(some(80), out=run, resume=True, epochs=2, quiet=True)
-    done = pretrain(some(ALL), out=run, resume=True, epochs=3, quiet=True)
-    assert done.steps == 4 + 5 + 6
-    growth = Manifest(run / "manifest.parquet").growth()
-    assert (growth.first, growth.epoch, growth.step) == (FEW, 2, 9)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import torch
 import yaml
 from PIL import Image
 
+from axes import each_value
 from forked import ForkedCommand
 from runs import (
     SMALL,
@@ -112,8 +113,10 @@ def test_killed_inside_a_checkpoint(
     assert_same(whole(), broken)
 
 
-@pytest.mark.parametrize("epoch", [1, 4])
-@pytest.mark.parametrize("file", ["encoder.json", "encoder.safetensors", "projector.safetensors"])
+@each_value(
+    ("epoch", [1, 4]),
+    ("file", ["encoder.json", "encoder.safetensors", "projector.safetensors"]),
+)
 def test_killed_as_it_keeps_the_encoder_of_an_epoch(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -169,7 +172,7 @@ def test_a_folder_that_a_killed_run_had_only_locked_is_free(tmp_path: Path) -> N
 )
 def test_both_players_go_on(tmp_path: Path, method: str, views: str) -> None:
     """Augmentation that learn, stopped within an epoch, end as those that were not."""
-    data, settings = "photos+digits", {**small(method), "epochs": 3, "views": views}
+    data, settings = "photos+digits", {**small(method), "epochs": 2, "views": views}
     settings |= {"max_examples": 32}
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     pretrain(data, out=whole, **settings)
@@ -180,7 +183,7 @@ def test_both_players_go_on(tmp_path: Path, method: str, views: str) -> None:
     for player in ("views", "adversary", "model", "optimizer"):
         torch.testing.assert_close(first[player], second[player], rtol=0, atol=0)
     rows = read_metrics(broken / "metrics.csv")
-    assert [row["adversary_step"] for row in rows] == ["2", "4", "6"]
+    assert [row["adversary_step"] for row in rows] == ["2", "4"]
     assert {row["adversary_optimizer"] for row in rows} == {"adam"}
     assert {row["adversary_lr"] for row in rows} == {"0.001"}
     assert all(float(row["adversary_loss"]) > 0 for row in rows)
