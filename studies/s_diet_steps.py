@@ -140,6 +140,8 @@ CASES = {
     "ImageNet-100 R50": Case("resnet50", 224, 126_689, "native", 2),
     "TinyImageNet R50": Case("resnet50", 64, 100_000, "native", 4),
 }
+SMALL = replace(CASES["CIFAR R18"], encoder="resnet-tiny", examples=500, short=2)
+"""What scale tiny measures."""
 PAPERS_RECIPE = {"s-diet": "s-diet-paper", "diet": "s-diet-paper"}
 METHODS = (*PAPERS_RECIPE, "simclr", "byol", "simsiam", "barlow-twins")
 BATCH = 256
@@ -248,12 +250,12 @@ def added_by_a_step(method: str, images: int) -> float:
     return _peak() - before
 
 
-def peak_of_a_step(method: str, images: int) -> float:
+def peak_of_a_step(method: str, images: int, case: Case) -> float:
     """Return the peak memory of a step above that of the process after a step of two images, MiB.
 
     The first step imports what the method needs, and builds its optimizer.
     """
-    step = Step(method, CASES["CIFAR R18"])
+    step = Step(method, case)
     step.take(2)
     before = _resident()
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
@@ -293,8 +295,7 @@ def _memory(trained: Trained) -> Measured:
     """Memory of the method of an arm on every network, by its tensors and by its process."""
     method, tiny = trained.arm.about["method"], trained.scale.images is not None
     if tiny:
-        small = replace(CASES["CIFAR R18"], encoder="resnet-tiny", examples=500, short=2)
-        return {"CIFAR R18, MiB": account(method, small)}
+        return {"CIFAR R18, MiB": account(method, SMALL)}
     measured = {f"{name}, MiB": _in_a_process(account, method, c) for name, c in CASES.items()}
     if trained.device.type == "cuda":
         measured |= {
@@ -356,13 +357,13 @@ T6 = Study(
 
 def _memory_of_steps(trained: Trained) -> Measured:
     """Memory of a step of the method of an arm in a process of its own, without imports."""
-    tiny = trained.scale.images is not None
-    sizes = {BATCHES[0]: 4} if tiny else {size: size for size in BATCHES}
+    method = trained.arm.about["method"]
+    if trained.scale.images is not None:  # tiny: in this process
+        return {f"batch {BATCHES[0]}, MiB": round(peak_of_a_step(method, 4, SMALL))}
+    case = CASES["CIFAR R18"]
     return {
-        f"batch {size}, MiB": round(
-            _in_a_process(peak_of_a_step, trained.arm.about["method"], images)
-        )
-        for size, images in sizes.items()
+        f"batch {size}, MiB": round(_in_a_process(peak_of_a_step, method, size, case))
+        for size in BATCHES
     }
 
 

@@ -347,7 +347,7 @@ SMALLEST = smallest()
 def test_studies_run_at_their_smallest(
     name: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Steps and draws that set only how exact a number is are few."""
+    """Steps, images and draws that set only how exact a number is are few."""
     monkeypatch.setattr(registry, "studies", lambda: SMALLEST)
     few_steps = partial(seen.activation_maximization, steps=4)
     monkeypatch.setattr(seen, "activation_maximization", few_steps)
@@ -355,6 +355,8 @@ def test_studies_run_at_their_smallest(
     monkeypatch.setattr(feature_dropout, "score_sgd", short_probe)
     short = {name: how._replace(steps=8) for name, how in calibration.NETWORKS.items()}
     monkeypatch.setattr(calibration, "NETWORKS", short)
+    for images in ("TRAIN", "TEST", "REFERENCE"):
+        monkeypatch.setattr(calibration, images, 60)
     work = tmp_path_factory.getbasetemp() / "studies"
     words = f"run {name} --scale tiny --processes 1 --work {work} --results {work / 'results'}"
     assert command.main(words.split()) == 0

@@ -1,6 +1,7 @@
 """The measures and criteria of S-DIET's and Tian's studies, and the script that runs all."""
 
 import os
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -168,16 +169,30 @@ def test_the_script_goes_on_and_names_what_is_not_finished(tmp_path):
     assert (done.returncode, done.stderr) == (1, "not finished: SD-T6\n")
 
 
-def test_the_script_runs_a_study_at_scale_tiny_on_the_cpu(tmp_path):
-    done = subprocess.run(
+@pytest.mark.filterwarnings("ignore:'studies.__main__' found in sys.modules:RuntimeWarning")
+def test_the_script_runs_a_study_at_scale_tiny_on_the_cpu(tmp_path, monkeypatch):
+    """What it calls `python` with is run in this process."""
+    fake = tmp_path / "python"
+    fake.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n')
+    fake.chmod(0o755)
+    subprocess.run(
         ["sh", "studies/gpu.sh", "tiny", "--results", tmp_path / "r", "--work", tmp_path / "w"],
         cwd=ROOT,
-        env={**os.environ, "PYTHON": sys.executable, "STUDIES": "NL-basins"},
-        capture_output=True,
-        text=True,
+        env={**os.environ, "PYTHON": str(fake), "STUDIES": "NL-basins"},
+        check=True,
     )
-    assert done.returncode == 0, done.stderr
+    dash, module, *words = (tmp_path / "calls").read_text().split()
+    assert (dash, module) == ("-m", "studies")
+    monkeypatch.setattr(sys, "argv", ["studies", *words])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    assert ended.value.code == 0
     assert (tmp_path / "r" / "NL-basins.tiny.json").exists()
+
+
+def test_a_call_in_a_process_of_its_own_gives_its_result():
+    process = s_diet_steps._in_a_process(os.getpid)
+    assert process not in (0, os.getpid())
 
 
 def test_every_study_has_a_tiny_scale_or_says_why_not():
