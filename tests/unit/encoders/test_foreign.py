@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torchvision import models
 
+from axes import each_value
 from widefield.encoders import Encoder, cached_weights, load_encoder, load_foreign, save_encoder
 from widefield.encoders.weights.normalization import NORMALIZATIONS
 from widefield.inference.open_encoder import open_encoder
@@ -25,7 +26,7 @@ def settled(model: nn.Module) -> nn.Module:
     return model.eval()
 
 
-def images(side: int = 64) -> Tensor:
+def images(side: int = 32) -> Tensor:
     return torch.rand(4, 3, side, side, generator=torch.Generator().manual_seed(0))
 
 
@@ -70,8 +71,7 @@ FORMATS = {
 }
 
 
-@pytest.mark.parametrize("small", [False, True])
-@pytest.mark.parametrize("style", FORMATS)
+@each_value(("small", [False, True]), ("style", FORMATS))
 def test_features_are_those_of_the_network_that_was_saved(
     style: str, small: bool, tmp_path: Path
 ) -> None:
@@ -88,7 +88,11 @@ def test_features_are_those_of_the_network_that_was_saved(
 
 
 def test_the_deeper_network_is_not_taken_for_its_shallow_half(tmp_path: Path) -> None:
-    torch.save(models.resnet34(weights=None).state_dict(), tmp_path / "w.pth")
+    with torch.device("meta"):
+        state = models.resnet34(weights=None).state_dict()
+    torch.save(
+        {k: torch.ones(v.shape, dtype=v.dtype) for k, v in state.items()}, tmp_path / "w.pth"
+    )
     assert load_foreign(tmp_path / "w.pth")[1].architecture == "resnet34"
 
 
@@ -324,9 +328,13 @@ def hugging_face_clip(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @pytest.fixture(scope="module")
 def clip() -> nn.Module:
+    with torch.device("meta"):
+        model = timm.create_model("vit_base_patch16_clip_224", num_classes=0)
+    model.to_empty(device="cpu")
     torch.manual_seed(0)
-    model = timm.create_model("vit_base_patch16_clip_224", num_classes=0)
     with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.uniform_(-0.04, 0.04).add_("norm" in name and name.endswith("weight"))
         model.norm_pre.weight.uniform_(0.1, 2)
         model.norm_pre.bias.uniform_(-1, 1)
     return model.eval()
