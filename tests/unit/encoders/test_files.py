@@ -31,8 +31,8 @@ def trained(name: str = "resnet-tiny", **settings: Any) -> Encoder:
     return encoder.eval()
 
 
-def images(channels: int = 3) -> torch.Tensor:
-    return torch.rand(5, channels, 32, 32, generator=torch.Generator().manual_seed(0))
+def images(height: int = 32, width: int = 32) -> torch.Tensor:
+    return torch.rand(5, 3, height, width, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize(
@@ -174,20 +174,25 @@ def test_a_damaged_or_foreign_file_is_refused_in_one_line(how: str, tmp_path: Pa
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["resnet-tiny", "test_vit", *CIFAR_NETWORKS])
+@pytest.mark.parametrize(
+    ("name", "height", "width"),
+    [("resnet-tiny", 16, 40), *((name, 32, 32) for name in ("test_vit", *CIFAR_NETWORKS))],
+)
 def test_onnx_computes_the_same_for_any_batch(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, height: int, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wide residual network has one block in each group: others would be exported alike."""
     monkeypatch.setattr(cifar, "_group", cifar.WideBlock)
-    encoder = trained(name, mean=(0.1, 0.5, 0.7), std=(0.2, 0.25, 0.5)).train()
+    statistics = {"mean": (0.1, 0.5, 0.7), "std": (0.2, 0.25, 0.5)}
+    encoder = trained(name, image_size=(height, width), **statistics).train()
     export_onnx(encoder, tmp_path / "encoder.onnx")
     assert encoder.training, "the encoder itself is left as it was"
     assert [p.name for p in tmp_path.iterdir()] == ["encoder.onnx"]
     session = onnxruntime.InferenceSession(tmp_path / "encoder.onnx")
+    assert session.get_inputs()[0].shape[1:] == [3, height, width]
     encoder.eval()
     rtol = 1e-4 if name in CIFAR_NETWORKS else 0  # of features without normalization
-    for x in (images(), images()[:1]):
+    for x in (images(height, width), images(height, width)[:1]):
         (features,) = session.run(["features"], {"images": x.numpy()})
         torch.testing.assert_close(torch.from_numpy(features), encoder(x), atol=1e-4, rtol=rtol)
 

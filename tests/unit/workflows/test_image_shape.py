@@ -3,14 +3,12 @@
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
-import torch
 from PIL import Image
 
 import widefield
 from widefield.data import open_dataset
-from widefield.encoders import build_encoder, export_onnx, load_encoder
+from widefield.encoders import build_encoder, load_encoder
 from widefield.inference.open_encoder import open_encoder
 from widefield.inference.splits import open_train_test, training_data
 from widefield.probes import extract
@@ -78,17 +76,6 @@ def test_what_is_exported_has_the_size_of_the_run(run: Path, tmp_path: Path) -> 
     assert load_encoder(run).config.image_size == (HEIGHT, WIDTH)
     export(run, tmp_path / "encoder.safetensors")
     assert load_encoder(tmp_path / "encoder.safetensors").config.image_size == (HEIGHT, WIDTH)
-
-
-def test_onnx_takes_images_of_the_encoders_size(tmp_path: Path) -> None:
-    encoder = build_encoder("resnet-tiny", image_size=(HEIGHT, WIDTH), seed=0).eval()
-    export_onnx(encoder, tmp_path / "encoder.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "encoder.onnx")
-    assert session.get_inputs()[0].shape[1:] == [3, HEIGHT, WIDTH]
-    x = torch.rand(2, 3, HEIGHT, WIDTH, generator=torch.Generator().manual_seed(0))
-    (features,) = session.run(None, {"images": x.numpy()})
-    with torch.inference_mode():
-        np.testing.assert_allclose(features, encoder(x).numpy(), atol=1e-4)
 
 
 def test_a_run_says_one_side_where_it_was_written_before(tmp_path: Path) -> None:
