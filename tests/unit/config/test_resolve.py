@@ -10,6 +10,7 @@ import pytest
 import torch
 import yaml
 from hypothesis import example, given
+from hypothesis import settings as of_hypothesis
 from hypothesis import strategies as st
 from torch import nn
 
@@ -146,6 +147,9 @@ def test_a_rate_that_is_not_the_methods_own_is_noted() -> None:
 
 
 @given(epochs=st.integers(1, 10**4))
+@example(epochs=39)
+@example(epochs=40)
+@of_hypothesis(max_examples=10)
 def test_the_method_goes_by_the_epochs_and_is_noted(epochs: int) -> None:
     """Rows that were visited often stand in for a second view."""
     for settings in ({}, {"method": AUTO}):
@@ -502,6 +506,7 @@ FACTS = st.builds(
 
 
 @given(recipe=st.sampled_from(["default", make_recipe()]), known=FACTS, data=st.data())
+@of_hypothesis(max_examples=40)
 def test_resolving_is_a_pure_function_and_its_result_is_resolved(
     recipe: str | Recipe, known: RunContext, data: st.DataObject
 ) -> None:
@@ -520,6 +525,7 @@ def test_resolving_is_a_pure_function_and_its_result_is_resolved(
 
 
 @given(known=FACTS, data=st.data())
+@of_hypothesis(max_examples=40)
 def test_the_notes_name_what_was_chosen_by_a_rule(known: RunContext, data: st.DataObject) -> None:
     """And nothing that was given."""
     settings = data.draw(st.fixed_dictionaries({}, optional=SETTINGS))
@@ -538,6 +544,7 @@ def test_the_notes_name_what_was_chosen_by_a_rule(known: RunContext, data: st.Da
 
 @given(name=st.sampled_from(sorted(RECIPES)), known=FACTS)
 @example(name="s-diet-paper", known=facts(planted={"stacked-digits"}))
+@of_hypothesis(max_examples=40)
 def test_what_is_checked_before_data_are_open_stays(name: str, known: RunContext) -> None:
     early, (late, _) = check(name, {}, planted=known.planted), resolve(name, {}, known)
     later = {"method", "encoder", "precision", "pixels"} | (
