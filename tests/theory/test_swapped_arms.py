@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from made_labs import runs_of
 
 from widefield_labs import LABS
 
@@ -121,8 +122,7 @@ def test_every_lab_with_arms_is_here():
     assert set(SWAPS) | NO_ARMS == set(LABS)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("name", SWAPS)
+@pytest.mark.parametrize(("name", "seed"), runs_of(SWAPS))
 def test_every_check_of_an_effect_fails_on_its_control_arm(name, seed, tiny):
     swaps, either = SWAPS[name]
     arrays, check_all = tiny(name, seed).arrays, LABS[name].check
