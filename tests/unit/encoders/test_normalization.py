@@ -63,19 +63,27 @@ def vit() -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("style", STATED)
 def test_what_a_folder_states_is_taken(style: str, tmp_path: Path, vit: dict[str, Tensor]) -> None:
-    """Without the file it is guessed: the control."""
     name, content = STATED[style]
     weights = tmp_path / "model.safetensors"
     safetensors.torch.save_file(vit, weights)
-    guess = load_foreign(weights, "vit_tiny_patch16_224")[0].config
-    assert (guess.mean, guess.std, guess.guessed) == (*IMAGENET, True)
     (tmp_path / name).write_text(json.dumps(content))
     assert close(stated_normalization(tmp_path), MEAN, STD)
     encoder, match = load_foreign(weights, "vit_tiny_patch16_224")
     assert close((encoder.config.mean, encoder.config.std), MEAN, STD)
     assert not encoder.config.guessed
     assert "guessed" not in match.line()
-    chosen, _ = load_foreign(weights, "vit_tiny_patch16_224~half")  # what the user states is first
+
+
+def test_what_the_user_states_is_first_and_without_any_it_is_guessed(
+    tmp_path: Path, vit: dict[str, Tensor]
+) -> None:
+    weights = tmp_path / "model.safetensors"
+    safetensors.torch.save_file(vit, weights)
+    guess = load_foreign(weights, "vit_tiny_patch16_224")[0].config
+    assert (guess.mean, guess.std, guess.guessed) == (*IMAGENET, True)
+    name, content = STATED["timm"]
+    (tmp_path / name).write_text(json.dumps(content))
+    chosen, _ = load_foreign(weights, "vit_tiny_patch16_224~half")
     assert (chosen.config.mean, chosen.config.guessed) == (HALF[0], False)
 
 
