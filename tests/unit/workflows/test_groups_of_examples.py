@@ -84,9 +84,8 @@ def test_the_score_without_a_few_copies_is_that_of_the_others(tmp_path: Path) ->
     assert not any("near-copies" in note for note in clean.notes)  # the control
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_classify(kind: str) -> None:
-    made = scenes(kind, seed=2)
+def test_classify() -> None:
+    made = scenes("slices", seed=2)
     grouped = classify("pixels", made["x"], labels=table(made), group="scene", quiet=True)
     found = grouped.cross_validation
     assert found is not None
