@@ -70,6 +70,9 @@ class Results:
         here = machine(choose_device("auto"))
         first = self.content.setdefault("machine", here)
         self.runs[key] = run | ({} if first == here else {"machine": here})
+        # In the order of the arms, not in that in which parallel runs ended: tables keep it.
+        planned = [task.key for task in tasks(self.study, self.scale)]
+        self.runs = {key: self.runs[key] for key in planned if key in self.runs} | self.runs
         self.content = {
             "study": self.study.id,
             "scale": self.scale,
