@@ -25,8 +25,8 @@ from widefield.metrics import firing_rates, tsne_map
 from widefield.probes import extract
 from widefield.probes.features import image_batch
 
-NEURONS, SHOWN = 64, 10
-"""Features that vary most over test images: measured ones, and those in a figure."""
+NEURONS, SHOWN, MAPS_IN_ROW = 64, 10, 5
+"""Features that vary most over test images, measured and in a figure; maps in its row."""
 TESTED, MAPPED, BASELINE, FIRED = 2000, 1000, 256, 200
 """Test images of the probes, of a t-SNE map, of the mean of a neuron, and of firing rates."""
 LAYERS = (2, 3, 4, 5)
@@ -147,15 +147,19 @@ def map_accuracy(trained: Trained) -> Measured:
 
 def draw_maps(trained: Mapping[str, Trained]) -> Figure:
     """Draw the t-SNE map of each arm, colored by class."""
-    figure = Figure(figsize=(3.2 * len(trained), 3.5), layout="constrained")
-    grid = figure.subplots(1, len(trained), squeeze=False)[0]
-    for axis, (name, arm) in zip(grid, trained.items(), strict=True):
+    columns = min(MAPS_IN_ROW, len(trained))
+    rows = -(-len(trained) // columns)
+    figure = Figure(figsize=(2.6 * columns, 2.7 * rows + 0.3), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axis in grid[len(trained) :]:
+        axis.remove()
+    for axis, (name, arm) in zip(grid, trained.items(), strict=False):
         places, classes = mapped(arm)
         axis.scatter(*places.T.numpy(), c=classes, cmap="tab10", s=5, linewidths=0)
         axis.set(xticks=[], yticks=[], title=name)
     names = next(iter(trained.values())).test_set().classes["class"]
     handles, _ = axis.collections[0].legend_elements(num=list(range(len(names))))
-    figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
+    figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False)
     return figure
 
 
