@@ -63,10 +63,10 @@ EXPERT, LEARNED, MASKED = "expert:feature-dropout", "viewmaker", "mask-viewmaker
 def linear_evaluation(trained: Trained) -> tuple[Measured, Measured]:
     """Return the accuracy of every task by the paper's probe on test and on validation images.
 
-    In percent. One probe is fitted for both, which takes as long as a third of a training.
+    In percent. One probe is fitted for both, because fitting is a large part of a run.
     """
     train, test = trained.test_sets()
-    others = [images.first_read() for images in (test, trained.validation_set())]
+    held_out = [images.first_read() for images in (test, trained.validation_set())]
     folder = trained.folder
     views = (Identity() if folder is None else run_views(folder)).to(trained.device)
 
@@ -86,9 +86,9 @@ def linear_evaluation(trained: Trained) -> tuple[Measured, Measured]:
         FeatureMap(trained.encoder).eval(),
         (known.images, {k: torch.from_numpy(y) for k, y in known.labels.items()}),
         (
-            np.concatenate([images.images for images in others]),
+            np.concatenate([images.images for images in held_out]),
             {
-                k: torch.from_numpy(np.concatenate([images.labels[k] for images in others]))
+                k: torch.from_numpy(np.concatenate([images.labels[k] for images in held_out]))
                 for k in known.labels
             },
         ),

@@ -25,8 +25,10 @@ from widefield.metrics import firing_rates, tsne_map
 from widefield.probes import extract
 from widefield.probes.features import image_batch
 
-NEURONS, SHOWN, MAPS_IN_ROW = 64, 10, 5
-"""Features that vary most over test images, measured and in a figure; maps in its row."""
+NEURONS, SHOWN = 64, 10
+"""Features that vary most over test images: measured ones, and those in a figure."""
+MAPS_IN_ROW = 5
+"""t-SNE maps in a row of a figure."""
 TESTED, MAPPED, BASELINE, FIRED = 2000, 1000, 256, 200
 """Test images of the probes, of a t-SNE map, of the mean of a neuron, and of firing rates."""
 LAYERS = (2, 3, 4, 5)
@@ -151,9 +153,10 @@ def draw_maps(trained: Mapping[str, Trained]) -> Figure:
     rows = -(-len(trained) // columns)
     figure = Figure(figsize=(2.6 * columns, 2.7 * rows + 0.3), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axis in grid[len(trained) :]:
+    used, empty = grid[: len(trained)], grid[len(trained) :]
+    for axis in empty:
         axis.remove()
-    for axis, (name, arm) in zip(grid, trained.items(), strict=False):
+    for axis, (name, arm) in zip(used, trained.items(), strict=True):
         places, classes = mapped(arm)
         axis.scatter(*places.T.numpy(), c=classes, cmap="tab10", s=5, linewidths=0)
         axis.set(xticks=[], yticks=[], title=name)

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from widefield_labs import LABS
-
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -22,8 +20,6 @@ SMALLER = {
     "batch_size=32, s": "batch_size=8, s",  # as many steps
 }
 """Sizes of the README and of `docs/lightning.md` that show nothing more than smaller ones."""
-LAB = re.compile(r'LABS\["([a-z-]+)"\](?=\.run\(scale="tiny"\))')
-QUICK_LAB = "downstream-angle"
 
 
 def blocks() -> list[tuple[str, str]]:
@@ -35,24 +31,10 @@ def blocks() -> list[tuple[str, str]]:
     ]
 
 
-def of_the_quick_lab(code: str) -> str:
-    """Let the code of a lab's page print the result of a lab of a tenth of a second.
-
-    That each lab runs at scale tiny and holds, `tests/theory/test_labs.py` says. What names a
-    measurement is left to its own lab.
-    """
-    name = LAB.search(code)
-    if name is None or "result.measured" in code:
-        return code
-    assert name[1] in LABS
-    return LAB.sub(f'LABS["{QUICK_LAB}"]', code)
-
-
 @pytest.mark.parametrize(("page", "code"), blocks(), ids=[page for page, _ in blocks()])
 def test_code_runs(page: str, code: str, in_tmp: Path) -> None:
     for size, smaller in SMALLER.items():
         code = code.replace(size, smaller)
-    code = of_the_quick_lab(code)
     with warnings.catch_warnings():
         # Lightning's Trainer advises on workers and intervals; the page is about the loss.
         warnings.simplefilter("ignore")

@@ -16,7 +16,6 @@ import torch
 import yaml
 from PIL import Image
 
-from axes import each_value
 from forked import ForkedCommand
 from runs import (
     SMALL,
@@ -113,10 +112,8 @@ def test_killed_inside_a_checkpoint(
     assert_same(whole(), broken)
 
 
-@each_value(
-    ("epoch", [1, 4]),
-    ("file", ["encoder.json", "encoder.safetensors", "projector.safetensors"]),
-)
+@pytest.mark.parametrize("epoch", [1, 4])
+@pytest.mark.parametrize("file", ["encoder.json", "encoder.safetensors", "projector.safetensors"])
 def test_killed_as_it_keeps_the_encoder_of_an_epoch(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

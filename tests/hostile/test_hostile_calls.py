@@ -7,7 +7,7 @@ from pathlib import Path
 import calls
 
 CALLS = Path(calls.__file__)
-CASES = 60
+CASES = 120
 
 
 def test_no_call_breaks_a_promise() -> None:

@@ -20,7 +20,7 @@ from PIL import Image
 from pictures import DAMAGE, NAMES, ROUNDING, SOUND, STRANGE, SUFFIXES, Rng, huge
 from widefield.data import Dataset, open_dataset
 
-CASES, BATCHES = 30, 6
+CASES, BATCHES = 30, 12
 """Cases of a batch; batches of each grammar."""
 LIMIT = 20.0
 """Seconds after which a case counts as hanging, on a busy machine."""

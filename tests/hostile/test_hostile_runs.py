@@ -366,7 +366,7 @@ def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, 
     assert read_yaml(file) == [value, value]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_a_recipe_with_a_value_of_another_kind_gets_one_line(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -9,7 +9,7 @@ from waves import ENDS, npz, odd_sound, odd_windows, parquet, sound_file, window
 from widefield.data import Dataset, open_dataset
 from widefield.data.readers.recordings import from_int16
 
-CASES, BATCHES = 20, 3
+CASES, BATCHES = 20, 6
 
 
 def opened(path: Path, **options: int | float) -> Dataset | str:

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from annotated_types import Interval
-from made_labs import runs_of
 
 import widefield_labs as labs
 from widefield.core.validation import allowed, check, kinds, limits
@@ -18,7 +17,8 @@ from widefield_labs import LABS, MODULES, claims
 from widefield_labs.lab import Result
 
 
-@pytest.mark.parametrize(("name", "seed"), runs_of(LABS))
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", LABS)
 def test_the_verdict_holds(name, seed, tiny):
     result: Result = tiny(name, seed)
     assert [check for check in result.checks if not check.holds] == []

@@ -127,7 +127,7 @@ def weak_gain(*, weak: float, dominant: int, noisy: int, noise: float = 0.3) -> 
     return float(with_noise - without)
 
 
-@pytest.mark.parametrize("weak", [0.2, 0.5])
+@pytest.mark.parametrize("weak", [0.2, 0.3, 0.5])
 def test_noise_helps_at_many_correlations_of_the_weak_feature(weak: float) -> None:
     assert weak_gain(weak=weak, dominant=20, noisy=20) > 0.03
     assert weak_gain(weak=weak, dominant=20, noisy=20, noise=0.95) == 0

@@ -149,10 +149,11 @@ class StageThree:
 
 
 def parts_of_gradient(neurons: StageThree, count: int, g: Generator) -> Iterator[Tensor]:
-    """Yield of the first neuron E_1 [rows, d], E_2 [rows, d] and Phi [rows, 1] of Definition E.4.
+    """Yield E_1, E_2 and Phi of Definition E.4 of the first neuron, side by side, [4, n, 2 d + 1].
 
-    Times d / 2 they are of examples in which its atom is present: in others it does not fire. Each
-    row is a mean over a mask and its complement, and over both signs of all but the own atom.
+    They are of examples with z_1 = 1, and are to be multiplied by Pr(z_1 != 0) = 2 / d: where its
+    atom is absent the neuron does not fire, and z_1 = -1 gives the same. The four are both signs of
+    all but the own atom, and a mask and its complement.
     """
     atoms, w, b = neurons.atoms, neurons.w, neurons.bias
     d, own = atoms.shape[1], neurons.w[0] @ atoms[:, 0]

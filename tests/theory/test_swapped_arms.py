@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from made_labs import runs_of
 
 from widefield_labs import LABS
 
@@ -122,7 +121,8 @@ def test_every_lab_with_arms_is_here():
     assert set(SWAPS) | NO_ARMS == set(LABS)
 
 
-@pytest.mark.parametrize(("name", "seed"), runs_of(SWAPS))
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", SWAPS)
 def test_every_check_of_an_effect_fails_on_its_control_arm(name, seed, tiny):
     swaps, either = SWAPS[name]
     arrays, check_all = tiny(name, seed).arrays, LABS[name].check
