@@ -63,17 +63,18 @@ def more(measure: str, a: str, b: str) -> Callable[[SeedRuns], float]:
     return lambda runs: 100 * (runs[a][measure] / runs[b][measure] - 1)
 
 
-F1 = Study(
-    id="FL-F1",
-    question="Are neurons of supervised training more colorful than those of contrastive training?",
-    published="pictures: supervised neurons show shapes and colors, contrastive ones shapes",
+VIEWS = at_rates({"none": NO_VIEWS, "crop": CROP, "crop+color": COLOR, "untrained": UNTRAINED})
+NEURONS = Study(
+    id="FL-F1-F2",
+    question="What do neurons show by views, with labels, and with an adversary?",
+    published="pictures: nothing without augmentation, mixtures of colors with crops, shapes with "
+    "crops and color distortion; shapes and colors supervised",
     scales=SCALES,
-    arms=at_rates(
+    arms=VIEWS
+    | at_rates(
         {
             "supervised": supervised("crop"),
-            "contrastive": COLOR,
             "adversarial": contrastive("crop+color+adversarial", attack_steps=2),
-            "untrained": UNTRAINED,
         }
     ),
     gate=Gate(),
@@ -83,19 +84,19 @@ F1 = Study(
         Finding(
             id="FL-F1 supervised",
             criterion="the share of chroma is at least a fourth higher supervised than contrastive",
-            value=more(COLORFUL, "supervised", "contrastive"),
+            value=more(COLORFUL, "supervised", "crop+color"),
             at_least=25.0,
-            trained=("supervised", "contrastive"),
+            trained=("supervised", "crop+color"),
             valid=clear("supervised"),
         ),
         Finding(
             id="FL-F1 contrastive",
             criterion="at least 25 points more of the activation remain in gray than of the mean "
             "color",
-            value=lambda runs: runs["contrastive"][GRAY] - runs["contrastive"][UNIFORM],
+            value=lambda runs: runs["crop+color"][GRAY] - runs["crop+color"][UNIFORM],
             at_least=25.0,
-            trained=("contrastive",),
-            valid=clear("contrastive"),
+            trained=("crop+color",),
+            valid=clear("crop+color"),
         ),
         Finding(
             id="FL-F1 adversarial",
@@ -105,20 +106,6 @@ F1 = Study(
             trained=("supervised", "adversarial"),
             valid=clear("adversarial"),
         ),
-    ),
-)
-
-F2 = Study(
-    id="FL-F2",
-    question="What do neurons show without augmentation, with crops, and with crops and color?",
-    published="pictures: nothing without augmentation, mixtures of colors with crops, shapes with "
-    "crops and color distortion",
-    scales=SCALES,
-    arms=at_rates({"none": NO_VIEWS, "crop": CROP, "crop+color": COLOR, "untrained": UNTRAINED}),
-    gate=Gate(),
-    measure=neurons,
-    figure=draw_neurons,
-    findings=(
         Finding(
             id="FL-F2 none",
             criterion="at least 10 points less of the activation remain in gray than with crops "
@@ -154,7 +141,7 @@ F3 = Study(
     published="t-SNE of test images: dense without augmentation and with crops, clusters with "
     "crops and color distortion",
     scales=SCALES,
-    arms=F2.arms,
+    arms=VIEWS,
     gate=Gate(),
     measure=map_accuracy,
     figure=draw_maps,
@@ -183,7 +170,7 @@ MESSAGES = Study(
     question="Which views leave the mean color of an image in the features?",
     published="crops alone leave dense mixtures of colors, color distortion removes some of them",
     scales=SCALES,
-    arms=F2.arms | at_rates({"supervised": supervised("crop")}),
+    arms=VIEWS | at_rates({"supervised": supervised("crop")}),
     gate=Gate(),
     measure=color_and_class,
     findings=(
@@ -286,4 +273,4 @@ F4 = Study(
     ),
 )
 
-STUDIES = [F1, F2, F3, MESSAGES, F4]
+STUDIES = [NEURONS, F3, MESSAGES, F4]

@@ -94,7 +94,7 @@ def test_findings_compare_the_arms_that_their_criteria_name() -> None:
         runs: dict[str, Any] = {arm.replace("_", "+"): {measure: v} for arm, v in arms.items()}
         return findings[name].value(runs)
 
-    assert value("FL-F1 supervised", seen.COLORFUL, supervised=6, contrastive=4) == 50
+    assert value("FL-F1 supervised", seen.COLORFUL, supervised=6, crop_color=4) == 50
     assert value("FL-F2 crop", seen.COLORFUL, crop=3, crop_color=4) == -25
     assert value("FL-M3", seen.R2, crop=0.9, crop_color=0.5) == pytest.approx(0.4)
     layers = {f"layer {k}, %": 10.0 * k for k in seen.LAYERS}
