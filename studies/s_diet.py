@@ -249,7 +249,7 @@ def _six_methods(data: str, published: str, *more: Finding) -> Study:
         scales={
             "tiny": TINY,
             "cpu": Scale(
-                images=2500, epochs=8, seeds=tuple(range(10)), minutes=120, of_method=TUNED
+                images=2500, epochs=8, seeds=tuple(range(5)), minutes=120, of_method=TUNED
             ),
             "gpu": Scale(
                 images=47_000,
