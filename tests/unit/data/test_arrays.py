@@ -194,6 +194,10 @@ BAD = {
     "no images": ({"x": X[:0]}, r"key 'x' is uint8 \[0, 6, 8, 3\]"),
     "integers": ({"x": X.astype(int)}, "expected uint8, uint16, int16 or floats"),
     "nan": ({"x": np.full((2, 4, 4), np.nan)}, "key 'x' holds values that are not finite"),
+    "nan after 1,024 images": (
+        {"x": np.where(np.arange(1500)[:, None, None] == 1200, np.nan, np.full((1500, 4, 4), 0.5))},
+        "key 'x' holds values that are not finite",
+    ),
     "inf": ({"x": np.full((2, 4, 4), np.inf, np.float32)}, "not finite"),
     "no x": ({"y": np.arange(3)}, r"no examples: expected key 'x'.*found 'y'"),
     "pack without labels": ({"images": X}, "pack without key 'labels'"),
