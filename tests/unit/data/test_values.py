@@ -34,14 +34,16 @@ def test_every_form_keeps_depth_and_channels(tmp_path, dtype, channels):
     x = values(channels=channels, dtype=dtype)
     for i, image in enumerate(x):
         stack(tmp_path / "tiff" / f"{i:02d}.tif", image)
-        (tmp_path / "npy").mkdir(exist_ok=True)
-        np.save(tmp_path / "npy" / f"{i:02d}.npy", np.moveaxis(image, 0, -1))
+        for folder, saved in {"npy": np.moveaxis(image, 0, -1), "first": image}.items():
+            (tmp_path / folder).mkdir(exist_ok=True)
+            np.save(tmp_path / folder / f"{i:02d}.npy", saved)
     np.savez(tmp_path / "x.npz", x=x)
     array = open_dataset(tmp_path / "x.npz")
     assert array.images.shape == (20, 12, 12, channels)
     assert array.images.dtype == dtype
-    for other in (f"{tmp_path}/tiff:channels", f"{tmp_path}/npy"):
+    for other in (f"{tmp_path}/tiff:channels", f"{tmp_path}/npy", f"{tmp_path}/first"):
         dataset = open_dataset(other)
+        assert dataset.images.shape == array.images.shape
         assert (dataset.images == array.images).all()
         assert dataset.black_white == array.black_white
     x = np.moveaxis(x, 1, -1).astype(np.float64)
@@ -57,6 +59,12 @@ def test_every_form_keeps_depth_and_channels(tmp_path, dtype, channels):
     back = array.images / white * (high - low) + low
     inside = (x >= low) & (x <= high)
     assert np.abs(back - x)[inside].max() <= (0.51 if dtype == np.uint16 else 1e-3)
+
+
+def test_more_pages_than_channels_are_refused_at_any_height(tmp_path):
+    stack(tmp_path / "0.tif", values(1, 70)[0])
+    with pytest.raises(ValueError, match=r"an array \[12, 12, 70\]: expected .* C up to 64"):
+        open_dataset(f"{tmp_path}:channels")
 
 
 def test_no_level_between_the_percentiles_is_lost():
