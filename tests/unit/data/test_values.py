@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 from PIL import Image
 
@@ -84,6 +85,28 @@ def test_pages_as_examples(tmp_path):
     train, test = (open_dataset(f"{tmp_path}:pages:{split}") for split in ("train", "test"))
     assert len(train) + len(test) == 24
     assert train.spec.endswith(":pages:train")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [(np.uint16, (12, 12, 3)), (np.uint32, (12, 12)), (np.int8, (12, 12))],
+)
+def test_pages_of_every_depth_are_their_own(tmp_path, dtype, shape):
+    span = np.iinfo(dtype)
+    x = np.random.default_rng(0).integers(span.min, span.max, (20, 2, *shape), dtype, endpoint=True)
+    for i, pages in enumerate(x):
+        photometric = "rgb" if len(shape) == 3 else "minisblack"
+        tifffile.imwrite(tmp_path / f"{i:02d}.tif", pages, photometric=photometric)
+    x = x.reshape(20, 2, 12, 12, -1)
+    for spec, want in (
+        ("pages", x.reshape(40, 12, 12, -1)),
+        ("channels", np.concatenate([*x.swapaxes(0, 1)], -1)),
+    ):
+        dataset = open_dataset(f"{tmp_path}:{spec}")
+        array = open_dataset(want.astype(np.uint16 if dtype == np.uint16 else np.float32))
+        assert dataset.images.dtype == array.images.dtype
+        assert np.allclose(dataset.images, array.images, rtol=1e-6)
+        assert np.allclose(dataset.black_white, array.black_white)
 
 
 def test_mixed_channels_and_depths_are_skipped_and_counted(tmp_path):

@@ -26,7 +26,7 @@ from widefield.core.pixels import stored
 from widefield.core.types import BlackWhite, Fit, Size
 from widefield.data.decode.black_white import sample_pixels, share_outside
 from widefield.data.decode.decoding import in_parallel, suppress_warnings
-from widefield.data.decode.deep import deep_image, is_deep
+from widefield.data.decode.deep import deep_image, is_deep, is_signed
 from widefield.data.decode.images import Decoded, open_image
 from widefield.data.examples import Encoded, Examples, LazyFiles
 from widefield.data.readers.arrays import channels_are_second
@@ -170,6 +170,8 @@ def _page(frame: Image.Image, file: Encoded) -> NDArray[Any]:
         values = deep_image(frame, file).values
     else:
         values = np.asarray(frame.convert("RGB") if frame.mode in ("P", "PA") else frame)
+        if frame.mode == "L" and is_signed(frame):  # Pillow reads them as unsigned
+            values = values.view(np.int8)
     return values[..., None] if values.ndim == 2 else values
 
 
@@ -196,12 +198,12 @@ def pages_of(examples: Examples) -> Examples:
         f"{name} page {page + 1}" for name, page in zip(taken.names, pages.tolist(), strict=True)
     ]
 
-    def page_of(index: int) -> Encoded:
+    def page_of(index: int) -> Any:
         file = files[int(rows[index])]
         if failed[rows[index]]:  # a file that could not be counted is read whole, and fails there
             return file
         with open_image(file) as image:
             image.seek(int(pages[index]))
-            return image.copy()
+            return _page(image, file)
 
     return replace(taken, names=Names(names), files=LazyFiles(len(rows), page_of))
