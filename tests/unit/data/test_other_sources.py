@@ -422,10 +422,11 @@ def test_compressed_tar_files_name_the_remedy(tmp_path, suffix):
             open_dataset(data)
 
 
-def test_a_column_split(tmp_path):
-    rows = made_sources.table(FILES).append_column(
-        "split", pa.array(["train", "Test", "train"] * 10)
-    )
+@pytest.mark.parametrize("kind", ["string", "category"])
+def test_a_column_split(tmp_path, kind):
+    words = pa.array(["train", "Test", "train"] * 10)
+    words = words.dictionary_encode() if kind == "category" else words
+    rows = made_sources.table(FILES).append_column("split", words)
     pq.write_table(rows, tmp_path / "a.parquet")
     path = str(tmp_path / "a.parquet")
     assert len(open_dataset(path)) == 30
@@ -609,6 +610,7 @@ CONTENTS = {
     "a.arrow": (b"ARROW1 and no more", "is not a readable Arrow file"),
     "a.csv": (b"name,class\na.png,1\n", "a.csv has no column 'path'"),
     "a.h5": (b"no HDF5", "is not a readable HDF5 file|HDF5 files need an extra: pip install"),
+    "urls.csv": (b"path\nfile:///data/0.wav\n", "urls.csv' lists URLs of sounds: download these"),
     "state.json": (b"[", "state.json' cannot be read: save the data set again"),
     "dataset_dict.json": (
         b'{"splits": ["train", "test"]}',
@@ -683,7 +685,25 @@ def no_zarr(path):
     return path / "a.zarr", r"is not a readable Zarr file|Zarr files need an extra: pip install"
 
 
-@pytest.mark.parametrize("damage", [damaged_hdf5, damaged_zarr, no_zarr])
+def damaged_parquet(path, columns):
+    pq.write_table(pa.table({"label": [f"label {i}" for i in range(500)], **columns}), path / "a")
+    content = (path / "a").read_bytes()
+    (path / "a.parquet").write_bytes(content[:4] + b"\xff" * 400 + content[404:])
+    return path / "a.parquet", "a.parquet' is not a readable Parquet file: "
+
+
+def damaged_table(path):
+    return damaged_parquet(path, {"image": [b"an image"] * 500})
+
+
+def damaged_manifest(path):
+    return damaged_parquet(path, {"path": [f"{i}.png" for i in range(500)]})
+
+
+DAMAGES = [damaged_hdf5, damaged_zarr, no_zarr, damaged_table, damaged_manifest]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_bad_arrays_are_one_line(tmp_path, damage):
     path, message = damage(tmp_path)
     with pytest.raises(ValueError, match=message) as info:

@@ -208,5 +208,5 @@ def read_split(columns: pa.Table, source: str) -> NDArray[np.bool_] | None:
             f"{source}: the column 'split' holds {printable(unknown[0])!r}: expected train and "
             "test; leave other rows out, or rename the column"
         )
-    lower = pc.utf8_lower(columns[_SPLIT])
+    lower = pc.utf8_lower(columns[_SPLIT].cast(pa.large_string()))  # a category of pandas too
     return np.asarray(pc.is_in(lower, pa.array(sorted(_TEST_WORDS), lower.type)))
