@@ -239,14 +239,14 @@ def _read_arrow(file: Path) -> pa.Table:
 
 
 def read_windows(file: Path) -> dict[str, NDArray[np.generic]]:
-    """Read a Parquet file: column `window` [channels][time] a row; other columns are tasks."""
+    """Read a Parquet file: `window` [channels][time] a row; columns but `split` are tasks."""
     table = read_columns(file)
     arrays: dict[str, NDArray[np.generic]] = {}
     for name in table.column_names:
         column = table.column(name)
         if name == _WINDOW:
             arrays["windows"] = _stacked(column.to_pylist(), file)
-        elif _PANDAS_INDEX.fullmatch(name):
+        elif name == "split" or _PANDAS_INDEX.fullmatch(name):
             continue
         elif column.null_count:
             raise ValueError(f"column '{printable(name)}' of '{file}' has gaps; fill them")
