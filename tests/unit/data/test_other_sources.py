@@ -300,6 +300,22 @@ def test_urls(forms, reference, tmp_path, monkeypatch):
         open_dataset("nosuch://bucket/a.tar")
 
 
+@pytest.mark.parametrize("key", ["mtime", "ETag", "etag", "Last-Modified", "LastModified"])
+def test_a_file_of_a_url_that_changed_is_copied_again(tmp_path, monkeypatch, key):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    memory = fsspec.filesystem("memory")
+    info = type(memory).info
+    for value in (10, 20):  # of one size
+        content = io.BytesIO()
+        np.save(content, np.full((4, 8, 8, 3), value, np.uint8))
+        memory.pipe("/changed/x.npy", content.getvalue())
+        known = {key: value}
+        monkeypatch.setattr(type(memory), "info", lambda *at, k=known, **_: {**info(*at), **k})
+        for _ in range(2):
+            assert (open_dataset("memory://changed/x.npy").images == value).all()
+    assert len([*(tmp_path / "widefield" / "urls").iterdir()]) == 2
+
+
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """A stand-in for the package `datasets`, and the names that it was asked for."""
