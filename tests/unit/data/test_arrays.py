@@ -6,6 +6,7 @@ import torch
 from PIL import Image
 
 from widefield.data import open_dataset
+from widefield.data.readers.recordings import as_samples
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 256, (12, 6, 8, 3), dtype=np.uint8)
@@ -131,6 +132,18 @@ def test_image_size_resizes_arrays():
     dataset = open_dataset(np.full((3, 20, 30, 1), 77, dtype=np.uint8), image_size=10)
     assert dataset.images.shape == (3, 10, 10, 1)
     assert (dataset.images == 77).all()
+
+
+@pytest.mark.parametrize("kind", ["u2", "i2", "f4"])
+def test_bytes_of_either_order_are_the_same_values(kind):
+    x = np.random.default_rng(0).integers(0, 30_000, (20, 8, 8))
+    big, little = (open_dataset(x.astype(order + kind)) for order in "><")
+    assert (big.images == little.images).all()
+    assert big.black_white == little.black_white
+    sounds = np.random.default_rng(0).integers(-9000, 9000, (4, 8000))
+    for order in "><":
+        samples = as_samples(sounds.astype(f"{order}i2"), "sounds")
+        assert (samples == sounds).all()
 
 
 def test_strings_in_memory_may_be_python_objects():

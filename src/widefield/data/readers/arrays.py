@@ -159,7 +159,7 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
         return (x if is_on_disk else np.ascontiguousarray(x)), ()
     if x.dtype == np.bool_:
         return x.astype(np.uint8) * np.uint8(255), (f"'{key}': bool stored as 0 and 255",)
-    if x.dtype in (np.uint16, np.int16):
+    if x.dtype.newbyteorder("=") in (np.uint16, np.int16):
         return x, ()
     if not np.issubdtype(x.dtype, np.floating):
         raise ValueError(
