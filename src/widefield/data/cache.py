@@ -27,7 +27,7 @@ from numpy.typing import DTypeLike, NDArray
 from widefield.core.errors import option
 from widefield.core.hardware import free_host_memory
 
-_FORMAT = 8
+_FORMAT = 9
 """Part of every key; incremented when the result of decoding, resizing or planting changes."""
 
 # Chosen by hand: a second or more of decoding, which every later command saves.

@@ -89,7 +89,8 @@ class Dataset(Table):
     ) -> "Dataset":
         """Return the images of these rows of a source; `failed` are files that were skipped."""
         skipped = (*examples.skipped, *failed)
-        split = split_note(spec, len(rows), grouped=examples.groups is not None)
+        grouped, given = examples.groups is not None, examples.is_test is not None
+        split = split_note(spec, len(rows), grouped=grouped, given=given)
         return cls(
             **examples.columns(rows),
             classes=examples.classes,

@@ -42,11 +42,11 @@ _MIN_CUT = 5e-3
 _CHUNK = 64
 
 
-def split_note(spec: Spec, n: int, *, grouped: bool) -> list[str]:
+def split_note(spec: Spec, n: int, *, grouped: bool, given: bool) -> list[str]:
     if spec.split is None or spec.base in BUILT_IN:
         return []
-    unit = "group" if grouped else "name"
-    return [f"{spec.split} split: {n} examples, 80 / 20 by a hash of each {unit}"]
+    by_hash = f"80 / 20 by a hash of each {'group' if grouped else 'name'}"
+    return [f"{spec.split} split: {n} examples, {'by the column split' if given else by_hash}"]
 
 
 def decoding_notes(record: Record, n: int, size: Size, fit: Fit) -> list[str]:

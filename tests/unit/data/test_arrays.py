@@ -6,6 +6,7 @@ import torch
 from PIL import Image
 
 from widefield.data import open_dataset
+from widefield.data.readers.recordings import as_samples
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 256, (12, 6, 8, 3), dtype=np.uint8)
@@ -133,6 +134,18 @@ def test_image_size_resizes_arrays():
     assert (dataset.images == 77).all()
 
 
+@pytest.mark.parametrize("kind", ["u2", "i2", "f4"])
+def test_bytes_of_either_order_are_the_same_values(kind):
+    x = np.random.default_rng(0).integers(0, 30_000, (20, 8, 8))
+    big, little = (open_dataset(x.astype(order + kind)) for order in "><")
+    assert (big.images == little.images).all()
+    assert big.black_white == little.black_white
+    sounds = np.random.default_rng(0).integers(-9000, 9000, (4, 8000))
+    for order in "><":
+        samples = as_samples(sounds.astype(f"{order}i2"), "sounds")
+        assert (samples == sounds).all()
+
+
 def test_strings_in_memory_may_be_python_objects():
     words = ["cat", "a dog"] * 6
     plain, held = (np.array(words, dtype=dtype) for dtype in (str, object))
@@ -194,6 +207,10 @@ BAD = {
     "no images": ({"x": X[:0]}, r"key 'x' is uint8 \[0, 6, 8, 3\]"),
     "integers": ({"x": X.astype(int)}, "expected uint8, uint16, int16 or floats"),
     "nan": ({"x": np.full((2, 4, 4), np.nan)}, "key 'x' holds values that are not finite"),
+    "nan after 1,024 images": (
+        {"x": np.where(np.arange(1500)[:, None, None] == 1200, np.nan, np.full((1500, 4, 4), 0.5))},
+        "key 'x' holds values that are not finite",
+    ),
     "inf": ({"x": np.full((2, 4, 4), np.inf, np.float32)}, "not finite"),
     "no x": ({"y": np.arange(3)}, r"no examples: expected key 'x'.*found 'y'"),
     "pack without labels": ({"images": X}, "pack without key 'labels'"),

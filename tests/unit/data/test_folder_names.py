@@ -36,6 +36,17 @@ def test_classes_and_their_numbers_of_files_are_noted(tmp_path: Path) -> None:
     assert any(note.endswith("c06 1, c07 1 and 4 more") for note in many.notes)
 
 
+def test_classes_are_the_same_in_either_unicode_form(tmp_path: Path) -> None:
+    composed, split = "caf\u00e9", "cafe\u0301"
+    for name in (composed, split):
+        dataset = open_dataset(folder(tmp_path / name, {name: 3, "ant": 2}))
+        assert set(classes(dataset)) == {"ant", composed}
+        table = read_labels({path: path.split("/")[0] for path in dataset.paths})
+        assert set(table.classes["label"]) == {"ant", composed}
+    with pytest.raises(ValueError, match="two folders are shown as"):
+        open_dataset(folder(tmp_path / "both", {composed: 3, split: 2}))
+
+
 @pytest.mark.parametrize(
     "junk",
     ["@eaDir/ant0.png", "$RECYCLE.BIN", "__MACOSX", "#recycle", "System Volume Information"],

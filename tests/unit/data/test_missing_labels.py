@@ -121,6 +121,15 @@ def test_classes_of_every_type_are_told(tmp_path: Path, source: str, kind: str) 
     assert any(note.startswith(f"classes of {task!r}: ") for note in dataset.notes)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float64"])
+@pytest.mark.parametrize("low", [-1, -2])
+def test_negative_integers_of_a_table_are_classes(tmp_path: Path, dtype: str, low: int) -> None:
+    values = np.where(IDS, 1, low).astype(dtype)
+    dataset = open_dataset(parquet(values, tmp_path))
+    assert dataset.classes == {"kind": (str(low), "1")}
+    assert dataset.labels["kind"].tolist() == IDS.tolist()
+
+
 LARGE = {
     "beyond classes": 1_355_868 + 7 * IDS,
     "2**31": 2**31 + IDS,

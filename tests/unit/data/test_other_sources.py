@@ -300,6 +300,22 @@ def test_urls(forms, reference, tmp_path, monkeypatch):
         open_dataset("nosuch://bucket/a.tar")
 
 
+@pytest.mark.parametrize("key", ["mtime", "ETag", "etag", "Last-Modified", "LastModified"])
+def test_a_file_of_a_url_that_changed_is_copied_again(tmp_path, monkeypatch, key):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    memory = fsspec.filesystem("memory")
+    info = type(memory).info
+    for value in (10, 20):  # of one size
+        content = io.BytesIO()
+        np.save(content, np.full((4, 8, 8, 3), value, np.uint8))
+        memory.pipe("/changed/x.npy", content.getvalue())
+        known = {key: value}
+        monkeypatch.setattr(type(memory), "info", lambda *at, k=known, **_: {**info(*at), **k})
+        for _ in range(2):
+            assert (open_dataset("memory://changed/x.npy").images == value).all()
+    assert len([*(tmp_path / "widefield" / "urls").iterdir()]) == 2
+
+
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """A stand-in for the package `datasets`, and the names that it was asked for."""
@@ -422,10 +438,11 @@ def test_compressed_tar_files_name_the_remedy(tmp_path, suffix):
             open_dataset(data)
 
 
-def test_a_column_split(tmp_path):
-    rows = made_sources.table(FILES).append_column(
-        "split", pa.array(["train", "Test", "train"] * 10)
-    )
+@pytest.mark.parametrize("kind", ["string", "category"])
+def test_a_column_split(tmp_path, kind):
+    words = pa.array(["train", "Test", "train"] * 10)
+    words = words.dictionary_encode() if kind == "category" else words
+    rows = made_sources.table(FILES).append_column("split", words)
     pq.write_table(rows, tmp_path / "a.parquet")
     path = str(tmp_path / "a.parquet")
     assert len(open_dataset(path)) == 30
@@ -609,6 +626,7 @@ CONTENTS = {
     "a.arrow": (b"ARROW1 and no more", "is not a readable Arrow file"),
     "a.csv": (b"name,class\na.png,1\n", "a.csv has no column 'path'"),
     "a.h5": (b"no HDF5", "is not a readable HDF5 file|HDF5 files need an extra: pip install"),
+    "urls.csv": (b"path\nfile:///data/0.wav\n", "urls.csv' lists URLs of sounds: download these"),
     "state.json": (b"[", "state.json' cannot be read: save the data set again"),
     "dataset_dict.json": (
         b'{"splits": ["train", "test"]}',
@@ -683,7 +701,25 @@ def no_zarr(path):
     return path / "a.zarr", r"is not a readable Zarr file|Zarr files need an extra: pip install"
 
 
-@pytest.mark.parametrize("damage", [damaged_hdf5, damaged_zarr, no_zarr])
+def damaged_parquet(path, columns):
+    pq.write_table(pa.table({"label": [f"label {i}" for i in range(500)], **columns}), path / "a")
+    content = (path / "a").read_bytes()
+    (path / "a.parquet").write_bytes(content[:4] + b"\xff" * 400 + content[404:])
+    return path / "a.parquet", "a.parquet' is not a readable Parquet file: "
+
+
+def damaged_table(path):
+    return damaged_parquet(path, {"image": [b"an image"] * 500})
+
+
+def damaged_manifest(path):
+    return damaged_parquet(path, {"path": [f"{i}.png" for i in range(500)]})
+
+
+DAMAGES = [damaged_hdf5, damaged_zarr, no_zarr, damaged_table, damaged_manifest]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_bad_arrays_are_one_line(tmp_path, damage):
     path, message = damage(tmp_path)
     with pytest.raises(ValueError, match=message) as info:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 from PIL import Image
 
@@ -34,14 +35,16 @@ def test_every_form_keeps_depth_and_channels(tmp_path, dtype, channels):
     x = values(channels=channels, dtype=dtype)
     for i, image in enumerate(x):
         stack(tmp_path / "tiff" / f"{i:02d}.tif", image)
-        (tmp_path / "npy").mkdir(exist_ok=True)
-        np.save(tmp_path / "npy" / f"{i:02d}.npy", np.moveaxis(image, 0, -1))
+        for folder, saved in {"npy": np.moveaxis(image, 0, -1), "first": image}.items():
+            (tmp_path / folder).mkdir(exist_ok=True)
+            np.save(tmp_path / folder / f"{i:02d}.npy", saved)
     np.savez(tmp_path / "x.npz", x=x)
     array = open_dataset(tmp_path / "x.npz")
     assert array.images.shape == (20, 12, 12, channels)
     assert array.images.dtype == dtype
-    for other in (f"{tmp_path}/tiff:channels", f"{tmp_path}/npy"):
+    for other in (f"{tmp_path}/tiff:channels", f"{tmp_path}/npy", f"{tmp_path}/first"):
         dataset = open_dataset(other)
+        assert dataset.images.shape == array.images.shape
         assert (dataset.images == array.images).all()
         assert dataset.black_white == array.black_white
     x = np.moveaxis(x, 1, -1).astype(np.float64)
@@ -57,6 +60,12 @@ def test_every_form_keeps_depth_and_channels(tmp_path, dtype, channels):
     back = array.images / white * (high - low) + low
     inside = (x >= low) & (x <= high)
     assert np.abs(back - x)[inside].max() <= (0.51 if dtype == np.uint16 else 1e-3)
+
+
+def test_more_pages_than_channels_are_refused_at_any_height(tmp_path):
+    stack(tmp_path / "0.tif", values(1, 70)[0])
+    with pytest.raises(ValueError, match=r"an array \[12, 12, 70\]: expected .* C up to 64"):
+        open_dataset(f"{tmp_path}:channels")
 
 
 def test_no_level_between_the_percentiles_is_lost():
@@ -76,6 +85,28 @@ def test_pages_as_examples(tmp_path):
     train, test = (open_dataset(f"{tmp_path}:pages:{split}") for split in ("train", "test"))
     assert len(train) + len(test) == 24
     assert train.spec.endswith(":pages:train")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [(np.uint16, (12, 12, 3)), (np.uint32, (12, 12)), (np.int8, (12, 12))],
+)
+def test_pages_of_every_depth_are_their_own(tmp_path, dtype, shape):
+    span = np.iinfo(dtype)
+    x = np.random.default_rng(0).integers(span.min, span.max, (20, 2, *shape), dtype, endpoint=True)
+    for i, pages in enumerate(x):
+        photometric = "rgb" if len(shape) == 3 else "minisblack"
+        tifffile.imwrite(tmp_path / f"{i:02d}.tif", pages, photometric=photometric)
+    x = x.reshape(20, 2, 12, 12, -1)
+    for spec, want in (
+        ("pages", x.reshape(40, 12, 12, -1)),
+        ("channels", np.concatenate([*x.swapaxes(0, 1)], -1)),
+    ):
+        dataset = open_dataset(f"{tmp_path}:{spec}")
+        array = open_dataset(want.astype(np.uint16 if dtype == np.uint16 else np.float32))
+        assert dataset.images.dtype == array.images.dtype
+        assert np.allclose(dataset.images, array.images, rtol=1e-6)
+        assert np.allclose(dataset.black_white, array.black_white)
 
 
 def test_mixed_channels_and_depths_are_skipped_and_counted(tmp_path):

@@ -115,6 +115,15 @@ def test_bad_parquet_is_refused_in_one_line(tmp_path: Path, rows: list, words: s
     assert "\n" not in str(caught.value)
 
 
+def test_a_column_split_of_windows(tmp_path: Path) -> None:
+    table = pa.table({"window": windows().tolist(), "split": ["test", "train"] * 5})
+    pq.write_table(table, tmp_path / "w.parquet")
+    test = open_dataset(f"{tmp_path / 'w.parquet'}:test")
+    assert test.paths == [f"row {i}" for i in range(0, 10, 2)]
+    assert test.labels == {}
+    assert "test split: 5 examples, by the column split" in test.notes
+
+
 def test_a_parquet_file_of_something_else(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "w.parquet")
     with pytest.raises(ValueError, match="nor 'path' or 'window'; found 'a'"):

@@ -111,7 +111,7 @@ def deep_image(image: Image.Image, file: Encoded) -> Deep:
         )
     if bits > 8 and (image.mode not in ("RGB", "RGBA") or tags.get(_PLANAR) == _SEPARATE):
         raise ValueError(f"{bits} bits in {image.mode}, in separate planes or other than RGB")
-    colors, alpha = _split(_read_16_bits(file, str(image.format)))
+    colors, alpha = _split(_read_16_bits(file, str(image.format), image.tell()))
     transparent = image.info.get("transparency")
     if isinstance(transparent, tuple) and alpha is None:
         alpha = (colors != transparent).any(axis=-1).astype(np.float64)
@@ -132,24 +132,27 @@ def _head(file: Encoded, count: int) -> bytes:
     return bytes(file[:count])
 
 
-def _read_16_bits(file: Encoded, kind: str) -> NDArray[np.uint16]:
+def _read_16_bits(file: Encoded, kind: str, page: int) -> NDArray[np.uint16]:
     """Read channels of 16 bits [H, W, C]; Pillow decodes one byte of each at a time."""
-    upper, raw_mode = _bytes_of(file, kind, None)
+    upper, raw_mode = _bytes_of(file, kind, page, None)
     if raw_mode.startswith("LA"):  # RGBA has both bytes of both channels
-        pixels = _bytes_of(file, kind, "RGBA")[0].astype(np.uint16)
+        pixels = _bytes_of(file, kind, page, "RGBA")[0].astype(np.uint16)
         return pixels[..., ::2] * 256 + pixels[..., 1::2]
     name, _, order = raw_mode.partition(";")
     if name not in ("RGB", "RGBA", "RGBX") or order not in _SWAPPED:
         raise ValueError(f"16 bits as {raw_mode}")
-    lower, _ = _bytes_of(file, kind, f"{name};{_SWAPPED[order]}")
+    lower, _ = _bytes_of(file, kind, page, f"{name};{_SWAPPED[order]}")
     return upper.astype(np.uint16) * 256 + lower
 
 
-def _bytes_of(file: Encoded, kind: str, raw_mode: str | None) -> tuple[NDArray[np.uint8], str]:
-    """Decode an image, optionally with another raw mode; also return its default raw mode."""
+def _bytes_of(
+    file: Encoded, kind: str, page: int, raw_mode: str | None
+) -> tuple[NDArray[np.uint8], str]:
+    """Decode a page, optionally with another raw mode; also return its default raw mode."""
     assert not isinstance(file, Image.Image)
     with Image.open(file if isinstance(file, Path) else BytesIO(file), formats=(kind,)) as image:
         assert isinstance(image, ImageFile.ImageFile)
+        image.seek(page)
         tiles = image.tile
         default = tiles[0].args
         if raw_mode is not None:

@@ -26,9 +26,10 @@ from widefield.core.pixels import stored
 from widefield.core.types import BlackWhite, Fit, Size
 from widefield.data.decode.black_white import sample_pixels, share_outside
 from widefield.data.decode.decoding import in_parallel, suppress_warnings
-from widefield.data.decode.deep import deep_image, is_deep
+from widefield.data.decode.deep import deep_image, is_deep, is_signed
 from widefield.data.decode.images import Decoded, open_image
 from widefield.data.examples import Encoded, Examples, LazyFiles
+from widefield.data.readers.arrays import channels_are_second
 from widefield.data.select import spread_rows
 from widefield.data.table import Names
 
@@ -121,8 +122,6 @@ def read_values(file: Encoded | NDArray[Any]) -> NDArray[Any]:
         values = _read_array(file) if _is_array(file) else _read_pages(file)
     if values.ndim == 2:
         values = values[..., None]
-    if values.ndim == 3 and values.shape[0] <= MOST_CHANNELS < values.shape[-1]:
-        values = np.moveaxis(values, 0, -1)
     if values.ndim != 3 or not 1 <= values.shape[-1] <= MOST_CHANNELS or 0 in values.shape:
         raise ValueError(f"an array {list(values.shape)}: expected [H, W] or [H, W, C], C up to 64")
     if values.dtype.kind not in "uifb":
@@ -151,7 +150,8 @@ def _read_array(file: Encoded) -> NDArray[Any]:
     assert not isinstance(file, Image.Image)
     source = file if isinstance(file, Path) else BytesIO(file)
     values: NDArray[Any] = np.load(source, allow_pickle=False)
-    return values
+    are_first = values.ndim == 3 and channels_are_second((1, *values.shape))
+    return np.moveaxis(values, 0, -1) if are_first else values
 
 
 def _read_pages(file: Encoded) -> NDArray[Any]:
@@ -170,6 +170,8 @@ def _page(frame: Image.Image, file: Encoded) -> NDArray[Any]:
         values = deep_image(frame, file).values
     else:
         values = np.asarray(frame.convert("RGB") if frame.mode in ("P", "PA") else frame)
+        if frame.mode == "L" and is_signed(frame):  # Pillow reads them as unsigned
+            values = values.view(np.int8)
     return values[..., None] if values.ndim == 2 else values
 
 
@@ -196,12 +198,12 @@ def pages_of(examples: Examples) -> Examples:
         f"{name} page {page + 1}" for name, page in zip(taken.names, pages.tolist(), strict=True)
     ]
 
-    def page_of(index: int) -> Encoded:
+    def page_of(index: int) -> Any:
         file = files[int(rows[index])]
         if failed[rows[index]]:  # a file that could not be counted is read whole, and fails there
             return file
         with open_image(file) as image:
             image.seek(int(pages[index]))
-            return image.copy()
+            return _page(image, file)
 
     return replace(taken, names=Names(names), files=LazyFiles(len(rows), page_of))

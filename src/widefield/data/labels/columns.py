@@ -168,14 +168,15 @@ def _from_integers(
 ) -> Classes | None:
     known, found = None if names is None else np.array(names), list[str]()
     numbers = pc.fill_null(column, pa.scalar(0, column.type)).to_numpy()
-    is_label = np.asarray(column.is_valid()) & (numbers >= 0)  # unsigned ones have no -1
+    is_label = np.asarray(column.is_valid()) & ((numbers >= 0) | (known is None))
     present = numbers[is_label]
-    if not len(present):
+    if not (present >= 0).any():
         return None
     try:
         read, classes = as_labels(present, task, len(present), known, f"{task}_classes", found)
-    except ValueError:
-        return None
+    except ValueError:  # negative ones may be names, as in a table of labels
+        is_signed = present.min() < 0
+        return _from_text(column.cast(pa.string()), task, notes) if is_signed else None
     notes += found
     ids = np.full(len(column), -1, dtype=np.int64)
     ids[is_label] = read
@@ -207,5 +208,5 @@ def read_split(columns: pa.Table, source: str) -> NDArray[np.bool_] | None:
             f"{source}: the column 'split' holds {printable(unknown[0])!r}: expected train and "
             "test; leave other rows out, or rename the column"
         )
-    lower = pc.utf8_lower(columns[_SPLIT])
+    lower = pc.utf8_lower(columns[_SPLIT].cast(pa.large_string()))  # a category of pandas too
     return np.asarray(pc.is_in(lower, pa.array(sorted(_TEST_WORDS), lower.type)))

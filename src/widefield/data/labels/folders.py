@@ -10,6 +10,7 @@ import numpy as np
 
 from widefield.core.errors import option
 from widefield.core.names import printable
+from widefield.data.labels.text import nfc
 from widefield.data.table import BY_FOLDER, Names, Table, listed_classes
 
 _SPLIT_WORDS = {"train", "training", "trn", "test", "testing", "val", "valid", "validation", "dev"}
@@ -64,7 +65,8 @@ def read_folders(
     if set(top) == {"."}:
         return table
     folders, ids = np.unique(top, return_inverse=True)
-    classes = tuple(map(printable_path, folders.tolist()))
+    # A copy by way of another system may have its names in another Unicode form.
+    classes = tuple(nfc(printable_path(folder)) for folder in folders.tolist())
     repeated = [name for name, count in Counter(classes).items() if count > 1]
     if repeated:
         raise ValueError(f"two folders are shown as '{repeated[0]}'; rename one of them")

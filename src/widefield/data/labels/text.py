@@ -75,7 +75,7 @@ def merged_spellings(labels: Counter[str], task: str, notes: list[str]) -> dict[
     for key, counts in spellings.items():
         name_of[key] = max(counts, key=lambda text: (counts[text], text))
         if len(texts[key]) == 1:
-            (name_of[key],) = texts[key]  # one spelling stays as it is
+            name_of[key] = nfc(*texts[key])  # one spelling stays as it is
             continue
         others = sorted(texts[key] - {name_of[key]})
         named = ", ".join(map(repr if len(counts) > 1 else ascii, others))

@@ -159,7 +159,7 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
         return (x if is_on_disk else np.ascontiguousarray(x)), ()
     if x.dtype == np.bool_:
         return x.astype(np.uint8) * np.uint8(255), (f"'{key}': bool stored as 0 and 255",)
-    if x.dtype in (np.uint16, np.int16):
+    if x.dtype.newbyteorder("=") in (np.uint16, np.int16):
         return x, ()
     if not np.issubdtype(x.dtype, np.floating):
         raise ValueError(
@@ -200,7 +200,8 @@ def _check_not_single_image(x: NDArray[np.generic], key: str) -> None:
 
 def _finite_extremes(x: NDArray[np.generic], key: str) -> tuple[float, float]:
     chunks = [x[first : first + 1024] for first in range(0, len(x), 1024)]
-    low, high = min(float(c.min()) for c in chunks), max(float(c.max()) for c in chunks)
+    # Not `min`, which drops a NaN that is not the first.
+    low, high = float(np.min([c.min() for c in chunks])), float(np.max([c.max() for c in chunks]))
     if not np.isfinite([low, high]).all():
         raise ValueError(f"key '{key}' holds values that are not finite (NaN or infinity)")
     return low, high

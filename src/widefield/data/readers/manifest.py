@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet as pq
 
 from widefield.core.files import check_plain_file
 from widefield.core.names import printable, reason_of
@@ -24,6 +23,7 @@ from widefield.data.readers.images import FolderFiles
 from widefield.data.readers.recordings import SUFFIXES as SOUND_SUFFIXES
 from widefield.data.readers.recordings import Recordings
 from widefield.data.readers.remote import remote_files
+from widefield.data.readers.tables import read_columns
 from widefield.data.spec import is_url
 from widefield.data.table import Names, Skipped
 
@@ -35,7 +35,7 @@ def read_manifest(file: Path) -> Examples:
     missing count as unreadable. Of repeated paths the first counts.
     """
     source = f"'{printable(str(file))}'"
-    table = pq.read_table(file) if file.suffix.lower() == ".parquet" else _read_csv(file)
+    table = read_columns(file) if file.suffix.lower() == ".parquet" else _read_csv(file)
     path = path_column(table.column_names)
     if path is None:
         raise ValueError(f"{source} has no column 'path': it needs the paths of the images")
@@ -46,8 +46,10 @@ def read_manifest(file: Path) -> Examples:
     rows = read_tasks(table, names, (path, "split"))
     notes = tuple(f"{source}: {note}" for note in rows.notes)
     are_remote = is_url(names[0])
-    files: Sequence[Any] = remote_files(names) if are_remote else FolderFiles(file.parent, names)
     are_sounds = os.path.splitext(names[0])[1].lower() in SOUND_SUFFIXES
+    if are_remote and are_sounds:
+        raise ValueError(f"{source} lists URLs of sounds: download these, and list the files")
+    files: Sequence[Any] = remote_files(names) if are_remote else FolderFiles(file.parent, names)
     return Examples(
         **vars(replace(rows, skipped=skipped, notes=notes)),
         files=None if are_sounds else files,

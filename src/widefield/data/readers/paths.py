@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from widefield.core.names import printable
 from widefield.data.cache import digest_of_files
 from widefield.data.examples import Examples
+from widefield.data.labels.columns import read_split
 from widefield.data.labels.files import path_column
 from widefield.data.labels.folders import is_split
 from widefield.data.readers import archives, hub, manifest, remote, tables
@@ -36,7 +37,9 @@ def _read_parquet(files: Sequence[Path], source: str, labels: bool) -> Examples:
     """Read a table of images, of paths of images, or of windows."""
     schema = tables.read_schema(files[0])
     if "window" in schema.names and len(files) == 1:
-        return read_arrays_by_key(tables.read_windows(files[0]), source)
+        examples = read_arrays_by_key(tables.read_windows(files[0]), source)
+        split = tables.read_columns(files[0], ["split"] if "split" in schema.names else [])
+        return replace(examples, is_test=read_split(split, source))
     if tables.image_columns(schema):
         return tables.read_tables(files, source)
     if len(files) == 1 and path_column(schema.names) is not None:

@@ -75,7 +75,7 @@ def of_array(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
 
 def as_samples(x: NDArray[np.generic], key: str) -> NDArray[np.int16]:
     """Return samples as int16; floats are in [-1, 1]."""
-    if x.dtype == np.int16:
+    if x.dtype.newbyteorder("=") == np.int16:
         return x.astype(np.int16, copy=False)
     if x.dtype.kind != "f":
         raise ValueError(f"key '{key}' is {x.dtype}; expected int16, or float in [-1, 1]")

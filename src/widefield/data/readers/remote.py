@@ -14,6 +14,9 @@ from widefield.data.labels.folders import read_folders
 from widefield.data.readers.tree import sort_out, visible
 from widefield.data.table import Names
 
+_STATE = ("size", "mtime", "ETag", "etag", "Last-Modified", "LastModified", "last_modified")
+"""Names under which file systems have the size, the time and a hash of a file."""
+
 
 def remote_files(urls: Names) -> LazyFiles:
     """Return files by URL, each fetched when it is read."""
@@ -29,8 +32,7 @@ def fetch(url: str) -> Path:
     system, path = _system_of(url)
     try:
         info = system.info(path)
-        state = repr((url, info.get("size"), info.get("mtime"), info.get("ETag")))
-        name = hashlib.blake2b(state.encode(), digest_size=16).hexdigest()
+        name = hashlib.blake2b(repr((url, _state(info))).encode(), digest_size=16).hexdigest()
         local = cache_folder() / "urls" / name / path.rstrip("/").rpartition("/")[2]
         if not local.is_file():
             make_cache_folder(local.parent)
@@ -74,7 +76,7 @@ def read_remote_folder(url: str, *, labels: bool) -> Examples:
     tree.check_images(f"'{url}'")
     names = [listed[row] for row in tree.rows]
     paths = [f"{root.rstrip('/')}/{name}" for name in names]
-    states = [(found[path].get("size"), str(found[path].get("mtime"))) for path in paths]
+    states = [_state(found[path]) for path in paths]
     table = read_folders(names, f"'{url}'", within=url, labels=labels, notes=tree.notes)
     return Examples(
         **vars(table),
@@ -82,6 +84,10 @@ def read_remote_folder(url: str, *, labels: bool) -> Examples:
         as_values=tree.kind == "arrays",
         origin=partial(digest, url, names, states),
     )
+
+
+def _state(info: dict[str, Any]) -> list[str]:
+    return [str(info.get(key)) for key in _STATE]
 
 
 def _system_of(url: str) -> tuple[Any, str]:

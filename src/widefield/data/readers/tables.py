@@ -109,7 +109,7 @@ def read_tables(files: Sequence[Path], source: str) -> Examples:
     _check_equal(schemas, files)
     image = _image_column(schemas[0], source)
     rest = [name for name in schemas[0].names if name != image]
-    columns = pa.concat_tables([pq.read_table(file, columns=rest) for file in files])
+    columns = pa.concat_tables([read_columns(file, rest) for file in files])
     return _examples(columns, ParquetImages(files, image), schemas[0], source)
 
 
@@ -141,6 +141,13 @@ def read_schema(file: Path) -> pa.Schema:
     check_plain_file(file, largest=sys.maxsize)
     try:
         return pq.read_schema(file)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(file, "Parquet", error) from None
+
+
+def read_columns(file: Path, names: list[str] | None = None) -> pa.Table:
+    try:
+        return pq.read_table(file, columns=names)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(file, "Parquet", error) from None
 
@@ -232,17 +239,14 @@ def _read_arrow(file: Path) -> pa.Table:
 
 
 def read_windows(file: Path) -> dict[str, NDArray[np.generic]]:
-    """Read a Parquet file: column `window` [channels][time] a row; other columns are tasks."""
-    try:
-        table = pq.read_table(file)
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(file, "Parquet", error) from None
+    """Read a Parquet file: `window` [channels][time] a row; columns but `split` are tasks."""
+    table = read_columns(file)
     arrays: dict[str, NDArray[np.generic]] = {}
     for name in table.column_names:
         column = table.column(name)
         if name == _WINDOW:
             arrays["windows"] = _stacked(column.to_pylist(), file)
-        elif _PANDAS_INDEX.fullmatch(name):
+        elif name == "split" or _PANDAS_INDEX.fullmatch(name):
             continue
         elif column.null_count:
             raise ValueError(f"column '{printable(name)}' of '{file}' has gaps; fill them")
