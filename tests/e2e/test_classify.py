@@ -82,6 +82,8 @@ def test_recall_and_balanced_accuracy_are_those_of_the_confusion(command: Comman
     assert list(found["recall"].values()) == pytest.approx(recall)
     assert found["balanced_accuracy"] == pytest.approx(recall.mean())
     assert found["accuracy"] == pytest.approx(confusion.trace() / 16)
+    write_labels([*labels, ("15.png", "gray")])  # one label, which cannot be held out
+    assert command.json(*classify("--out", "b.csv"))["cross_validation"]["recall"]["gray"] is None
 
 
 @pytest.mark.usefixtures("pictures")

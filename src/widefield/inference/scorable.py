@@ -119,12 +119,14 @@ def _with_usable(
     notes = [[note for *_, both in usable.values() for note in both[half]] for half in (0, 1)]
     if not scored.all():
         test = test.subset(np.flatnonzero(scored))
-    test = test.with_notes(*notes[1])
     if not fitted.all():
-        train = train.subset(np.flatnonzero(fitted)).with_notes(*notes[0])
-        # What one task leaves out can take the second example of another task's class.
-        return scorable(train, test)
-    return train.with_notes(*notes[0]), test
+        train = train.subset(np.flatnonzero(fitted))
+    train, test = train.with_notes(*notes[0]), test.with_notes(*notes[1])
+    if fitted.all() and scored.all():
+        return train, test
+    # What one task leaves out can take the second example of another task's class, or all that vary
+    # in a number.
+    return scorable(train, test)
 
 
 def _varying(train: Dataset, test: Dataset, task: str) -> tuple[Dataset, Dataset]:

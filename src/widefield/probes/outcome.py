@@ -37,10 +37,7 @@ Measure = Literal[
 MEASURES: Mapping[TargetKind, Measure] = {"number": "R2", "labels": "mean average precision"}
 """Kind of target -> its measure."""
 _RANGES: Mapping[Measure, tuple[float, float]] = {
-    "accuracy": (0, 1),
     "R2": (-np.inf, 1),
-    "mean average precision": (0, 1),
-    "average precision": (0, 1),
     "mean absolute error": (0, np.inf),
 }
 _ERROR: Measure = "mean absolute error"
@@ -88,11 +85,18 @@ class Outcome:
         """The ends of the 95 % interval of `value`: Wilson's, or that of the bootstrap."""
         if self.values.dtype == np.bool_:
             return share_interval(self.values, self.groups)
+        if self.measure not in _RANGES:
+            # Few examples with a label have few errors, or none, which no bootstrap would resample.
+            # A mean over labels varies as that of so many trials does.
+            shares = [part.chance or 1 for part in self.parts.values() or (self,)]
+            trials = len(self) * len(shares) ** 2 / sum(1 / share for share in shares)
+            return share_interval(self.values, self.groups, trials=trials)
         least, most = _RANGES[self.measure]
-        if self.groups is not None and len(np.unique(self.groups)) < 2:
+        groups = np.arange(len(self)) if self.groups is None else self.groups
+        if len(np.unique(groups)) < 2:
             return least, most  # of a single group it is not known
         # A fixed seed, so that the same values have the same interval everywhere.
-        (means,) = bootstrap_means(self.values, groups=self.groups, seed=0)
+        (means,) = bootstrap_means(self.values, groups=groups, seed=0)
         low, high = np.clip(interval(means), least, most)
         # The value itself is inside, also where the means of the bootstrap are skewed.
         return min(float(low), self.value), max(float(high), self.value)

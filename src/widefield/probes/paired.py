@@ -37,7 +37,9 @@ def wilson(hits: float, trials: float) -> tuple[float, float]:
     return min(share, max(0.0, center - half)), max(share, min(1.0, center + half))
 
 
-def share_interval(hits: NDArray[np.bool_], groups: GroupIds | None = None) -> tuple[float, float]:
+def share_interval(
+    hits: NDArray[Any], groups: GroupIds | None = None, *, trials: float | None = None
+) -> tuple[float, float]:
     """Return the 95 % interval of the share of hits [n], clustered by `groups`.
 
     It is Wilson's interval for the effective number of examples, with G groups of m_g examples and
@@ -50,11 +52,16 @@ def share_interval(hits: NDArray[np.bool_], groups: GroupIds | None = None) -> t
     and n_eff is n at most. Few groups, or few errors, tell little of how alike the hits of a group
     are: the weight w is that of hits that are equal within each. With one group the interval is
     [0, 1].
+
+    Of numbers in place of hits, such as those of an average precision, that depend on so many
+    `trials` of the n examples alone, each example is a group, G is `trials` at most in w, and the
+    sum 1 / `trials` at least.
     """
     n, share = len(hits), float(hits.mean())
-    if groups is None:
+    if groups is None and trials is None:
         return wilson(int(hits.sum()), n)
-    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    ids = np.arange(n) if groups is None else groups
+    _, group, sizes = np.unique(ids, return_inverse=True, return_counts=True)
     count = len(sizes)
     if count == 1:
         return 0.0, 1.0
@@ -63,9 +70,11 @@ def share_interval(hits: NDArray[np.bool_], groups: GroupIds | None = None) -> t
         count / (count - 1) * float(deviation @ deviation) / n**2,
         share * (1 - share),
     )
-    weight = 1 / (1 + 2 * binary * count)
+    trials = n if trials is None else trials
+    weight = 1 / (1 + 2 * binary * min(count, trials))
     measured = variance / binary if binary else 0.0
-    inverse = (1 - weight) * measured + weight * float(sizes @ sizes) / n**2
+    alike = max(float(sizes @ sizes) / n**2, 1 / trials)
+    inverse = (1 - weight) * measured + weight * alike
     effective = min(n, 1 / (inverse * small_sample_factor(count) ** 2))
     return wilson(share * effective, effective)
 

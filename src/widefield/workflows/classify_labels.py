@@ -142,9 +142,11 @@ class TargetTask(_LabelTask):
         return np.inf if outcome is None else 1 - outcome.value
 
     def constant(self, found: Predictions) -> Outcome:
-        """Return the outcome of predicting the mean."""
-        mean = np.broadcast_to(self.target.values.mean(0), self.target.values.shape)
-        return target_outcome(self.target, mean)
+        """Return the outcome of predicting the mean, of what could be held out."""
+        mean = self.target.values.mean(0) + 0 * found.held_out  # NaN as there
+        outcome = self.outcome(replace(found, held_out=mean))
+        assert outcome is not None, "it is measured only beside another outcome"
+        return outcome
 
     def by_path(self, dataset: Dataset) -> Mapping[str, str | float]:
         """Return path -> number, or labels joined by |, of the labeled examples."""

@@ -104,7 +104,7 @@ class Classification(TabularResult):
             "low": low,
             "high": high,
             "balanced_accuracy": checked.balanced,
-            "recall": {name: x.value if len(x) else 0.0 for name, x in checked.parts.items()},
+            "recall": checked.to_json()["recall"],
             "confusion": self.calibration.confusion.tolist(),
             "confidence": self.calibration.confidence,
             "calibration_error": self.calibration.error,

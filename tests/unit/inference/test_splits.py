@@ -91,6 +91,17 @@ def test_a_task_that_cannot_be_scored_leaves_the_others(other: Any, problem: str
         opened({"x": data["x"], "other": other})
 
 
+def test_a_number_of_one_value_beside_scored_classes_is_left_out() -> None:
+    """The one example of another number is of a class that cannot be scored."""
+    fitted = arrays(["a", "b"] * 20, age=np.arange(40) / 7)
+    scored = arrays(["a", "b"] * 5 + ["new"], age=np.r_[np.full(10, 1.5), 2.5])
+    split = opened(scored, train_data=fitted)
+    assert (split.tasks, len(split.test)) == (("kind",), 10)
+    notes = [*split.train.notes, *split.test.notes]
+    assert sum("task 'age': the number is the same for all" in note for note in notes) == 1
+    assert sum("1 examples to score are left out" in note for note in notes) == 1
+
+
 def test_a_task_of_the_training_data_alone_leaves_the_others() -> None:
     fitted = arrays(np.arange(40) % 2, age=np.arange(40) / 7, side=np.arange(40) % 2)
     split = opened(arrays(np.arange(20) % 2), train_data=fitted)

@@ -101,6 +101,30 @@ def test_intervals_are_those_of_resampled_measures() -> None:
         assert np.abs(np.array(found.interval) - (low, high)).max() < 0.2 * (high - low)
 
 
+def test_few_examples_with_a_label_tell_little() -> None:
+    """Of ten examples with it, the interval covers; a bootstrap of the same numbers does not."""
+    rng = np.random.default_rng(0)
+
+    def draw(n: int) -> tuple[Target, np.ndarray]:
+        has = rng.random((n, 2)) < 0.1
+        target = Target(values=has.astype(float), labels=("edema", "effusion"))
+        return target, rng.normal(size=has.shape) + 3 * has
+
+    truth = target_outcome(*draw(200_000)).value
+    covered = np.zeros((200, 3), bool)
+    for row in covered:
+        found = target_outcome(*draw(100))
+        part = found.parts["edema"]
+        spans = found.interval, part.interval, interval(*bootstrap_means(part.values, seed=0))
+        row[:] = [low <= truth <= high for low, high in spans]
+    both, one, bootstrap = covered.mean(0)
+    assert (both > 0.9, one > 0.9, bootstrap < 0.8) == (True, True, True)
+    right = np.eye(20)[:, :1]
+    perfect = target_outcome(Target(values=right, labels=("rare",)), right).parts["rare"]
+    assert perfect.interval[0] < 0.3
+    assert perfect.interval[1] == perfect.value == 1
+
+
 def test_an_interval_counts_groups() -> None:
     """Of equal examples in ten groups it is that of ten examples: about 4 times as wide."""
     y, p = numbers()

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from widefield.data.table import Target
 from widefield.probes.outcome import Predictions
-from widefield.workflows.classify_labels import ClassTask
+from widefield.workflows.classify_labels import ClassTask, TargetTask
 
 TASK = ClassTask(rows=np.arange(4), names=("a", "b"), y=np.array([0, 0, 1, 1]), groups=None, seed=0)
 
@@ -28,3 +29,16 @@ def test_without_held_out_labels_the_first_features_count() -> None:
     assert TASK.error(nothing) == np.inf
     assert int(np.argmin([TASK.error(nothing)] * 2)) == 0
     assert np.isfinite(TASK.error(held_out([1.0, 0.0, 1.0, 1.0])))
+
+
+def test_the_mean_is_scored_on_the_labels_that_were_held_out() -> None:
+    """A label of one example is in no fold: it counts neither for the probe nor for the mean."""
+    has = np.array([[1, 0], [1, 0], [0, 0], [0, 1]], dtype=np.float64)
+    target = Target(values=has, labels=("spot", "rare"))
+    task = TargetTask(rows=np.arange(4), names=target.labels, target=target, groups=None, seed=0)
+    p = np.stack([has[:, 0], np.full(4, np.nan)], axis=1)
+    found = Predictions(predicted=p, held_out=p, l2=(1.0, 1.0))
+    outcome, mean = task.outcome(found), task.constant(found)
+    assert outcome is not None
+    assert list(outcome.parts) == list(mean.parts) == ["spot"]
+    assert (outcome.value, mean.value) == (1.0, 0.5)
