@@ -49,6 +49,9 @@ decoder of masked autoencoders, and DINOv3's norm of small crops, which is for t
 _OF_TOKENS = re.compile(r"token|embed|norm")
 """Names before or behind the blocks of a vision transformer; other unknown layers are heads."""
 
+_CLASSIFIER = re.compile(r"^head\.(fc2?|classifier)\.")
+"""Names of the last layers of timm's classifiers whose other layers in `head` make features."""
+
 Tensors = Mapping[str, Tensor]
 
 
@@ -357,7 +360,8 @@ def _below_best_prefix(
         layer = end.split(".")[0]
         # Heads of others are left out, but not what a vision transformer adds to its tokens.
         is_of_network = layer in layers or (spec.first == PATCHES and _OF_TOKENS.search(layer))
-        if end not in keys and is_of_network and not _NOT_FEATURES.search(end):
+        is_left_out = _NOT_FEATURES.search(end) or _CLASSIFIER.search(end)
+        if end not in keys and is_of_network and not is_left_out:
             unused[end] = key
     others = tuple(name for name in best if name != prefix)
     return _Found(prefix, keys, others, unused)
