@@ -308,3 +308,20 @@ def test_networks_without_a_classifier_take_their_own(
     safetensors.torch.save_file(tensors, tmp_path / "weights.safetensors")
     config = load_foreign(tmp_path / "weights.safetensors", name)[0].config
     assert (config.mean, config.std) == expected
+
+
+@torch.no_grad()
+def test_torchvisions_networks_that_normalize_again(tmp_path: Path) -> None:
+    """With weights, torchvision's GoogLeNet brings images by ImageNet's mean to [-1, 1]."""
+    torch.manual_seed(0)
+    network = models.googlenet(transform_input=True, init_weights=False).eval()
+    torch.save(network.state_dict(), tmp_path / "googlenet.pth")
+    encoder, _ = load_foreign(tmp_path / "googlenet.pth", "torchvision:googlenet")
+    taken: list[Tensor] = []
+    for each in (network, encoder.backbone):
+        conv = each.get_submodule("conv1")
+        conv.register_forward_pre_hook(lambda _, inputs: taken.append(inputs[0]))
+    x = torch.rand(2, 3, 64, 64)
+    mean, std = (torch.tensor(values).view(1, -1, 1, 1) for values in IMAGENET)
+    network((x - mean) / std), encoder(x)
+    torch.testing.assert_close(*taken)
