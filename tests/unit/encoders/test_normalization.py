@@ -19,6 +19,7 @@ from widefield.encoders.vision import published_normalization
 from widefield.encoders.weights.normalization import (
     NORMALIZATIONS,
     module_normalization,
+    per_channel,
     stated_normalization,
 )
 from widefield.inference.initial_weights import open_init
@@ -325,3 +326,20 @@ def test_torchvisions_networks_that_normalize_again(tmp_path: Path) -> None:
     mean, std = (torch.tensor(values).view(1, -1, 1, 1) for values in IMAGENET)
     network((x - mean) / std), encoder(x)
     torch.testing.assert_close(*taken)
+
+
+@pytest.mark.parametrize("channels", [1, 5])
+def test_other_channels_are_normalized_as_color_is_and_the_advice_works(
+    channels: int, tmp_path: Path
+) -> None:
+    network = timm.create_model(
+        "vit_tiny_patch16_224", depth=1, num_classes=0, in_chans=channels, img_size=32
+    )
+    safetensors.torch.save_file(network.state_dict(), tmp_path / "weights.safetensors")
+    name = "vit_tiny_patch16_224,depth=1"
+    encoder, match = load_foreign(tmp_path / "weights.safetensors", name)
+    expected = [per_channel(values, channels) for values in IMAGENET]
+    assert close((encoder.config.mean, encoder.config.std), *expected)
+    assert "guessed; @NAME~NORMALIZATION chooses another" in match.line()
+    chosen, _ = load_foreign(tmp_path / "weights.safetensors", f"{name}~none")
+    assert (chosen.config.mean, chosen.config.guessed) == ((0.0,) * channels, False)

@@ -102,10 +102,6 @@ def load_foreign(
     if by_name or (solo_learn and not name):
         best = _with_solo_learn_padding(best)
     if is_chosen:
-        if best.config.channels != 3:
-            raise ValueError(
-                f"the normalization of {best.architecture} cannot be chosen: leave it out"
-            )
         best = best.normalized(NORMALIZATIONS[normalization])
     elif not (published or _is_tagged(name)):
         stated = stated_normalization(Path(path))

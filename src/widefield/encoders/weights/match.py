@@ -35,7 +35,7 @@ from widefield.encoders.vision import TORCHVISION, published_normalization
 from widefield.encoders.weights.adapt import POSITIONS, adapted_config
 from widefield.encoders.weights.files import first_invalid
 from widefield.encoders.weights.key_maps import PATCHES
-from widefield.encoders.weights.normalization import Normalization
+from widefield.encoders.weights.normalization import Normalization, per_channel
 
 _NOT_FEATURES = re.compile(
     r"num_batches_tracked$|relative_(position_index|coords_table)$|attn_mask$|rope_embed\.periods$"
@@ -120,10 +120,8 @@ class WeightMatch:
         return len(self.keys) / (self.wanted + len(self.unused))
 
     def normalized(self, normalization: Normalization, *, guessed: bool = False) -> "WeightMatch":
-        """Return the match with a mean and deviation, unless these are of other channels."""
-        mean, std = normalization
-        if len(mean) != self.config.channels:
-            return self
+        """Return the match with a mean and deviation, for its number of channels."""
+        mean, std = (per_channel(values, self.config.channels) for values in normalization)
         return replace(self, config=replace(self.config, mean=mean, std=std, guessed=guessed))
 
     @property
