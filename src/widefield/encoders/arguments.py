@@ -39,6 +39,13 @@ def split_arguments(name: str) -> tuple[str, dict[str, Any]]:
     return model, arguments
 
 
+def given_arguments(values: object) -> dict[str, Any]:
+    """Return those of timm's arguments in a `config.json` that a name may have."""
+    items = values.items() if isinstance(values, dict) else ()
+    kept = (*MAX_COUNTS, "mlp_ratio")
+    return {key: x for key, x in items if key in kept or x in _CHOICES.get(key, ())}
+
+
 def _value(name: str, key: str, text: str) -> int | float | str:
     if text in _CHOICES.get(key, ()):
         return text

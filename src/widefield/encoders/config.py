@@ -49,6 +49,9 @@ LIBRARY_NETWORKS = (*CIFAR_NETWORKS, *SIGNAL_NETWORKS, *DICTIONARY_NETWORKS)
 SOLO_LEARN_PADDING = 2
 """Padding of the small first layer in solo-learn's ResNets; here it is 1."""
 
+WITH_ARGUMENTS = ("vision_transformer", "eva")
+"""timm's modules of models whose names may have arguments."""
+
 TOKEN_FAMILIES = {"vision_transformer", "deit", "eva", "beit", "cait"}
 """timm's modules of models with one constant grid of patches."""
 # Chosen by hand: 64 frames are then four samples apart.
@@ -151,7 +154,7 @@ def _timm_arguments(
     arguments = dict(VARIANTS.get(model) or {"model_name": timm_name(model)})
     arguments |= {"pretrained": False, "num_classes": 0, "in_chans": channels}
     family = timm_module(arguments["model_name"])
-    if changed and family not in ("vision_transformer", "eva"):
+    if changed and family not in WITH_ARGUMENTS:
         raise ValueError(f"encoder {model!r} takes no arguments: leave {name[len(model) :]} out")
     arguments |= {key: value for key, value in changed.items() if key not in AFTER_BUILD}
     if not zero_init_last:

@@ -21,7 +21,9 @@ def vision_network(name: str, channels: int, size: Size) -> nn.Module:
     from torchvision import models
 
     check_vision(name)
-    arguments: dict[str, Any] = {"aux_logits": False} if name in _WITH_SIDE_HEADS else {}
+    # torchvision warns that the default of init_weights will change.
+    side: dict[str, Any] = {"aux_logits": False, "init_weights": True}
+    arguments = side if name in _WITH_SIDE_HEADS else {}
     if name.startswith("vit_"):
         arguments["image_size"] = _side(name, size)
     model: nn.Module = models.get_model(name, weights=None, **arguments)
@@ -51,7 +53,13 @@ def check_vision(name: str) -> None:
 
 
 def published_normalization(name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and deviation of each channel for torchvision's default weights of a model."""
+    """Return mean and deviation of each channel for torchvision's default weights of a model.
+
+    Those with side heads are trained on images in [-1, 1], which torchvision's network makes itself
+    of what its transforms return.
+    """
+    if name in _WITH_SIDE_HEADS:
+        return (0.5,) * 3, (0.5,) * 3
     transforms = _published(name).transforms()
     return tuple(transforms.mean), tuple(transforms.std)
 

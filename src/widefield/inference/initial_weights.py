@@ -18,6 +18,7 @@ from widefield.encoders import (
     load_module,
     own_encoder,
 )
+from widefield.encoders.own import classifier_note
 from widefield.inference.features import resize_hint
 from widefield.inference.open_encoder import EncoderSpec, encoder_name, open_encoder
 from widefield.probes import extract
@@ -98,8 +99,11 @@ def init_name(spec: EncoderSpec) -> str:
 def open_init(spec: EncoderSpec, *, download: bool) -> InitialEncoder:
     """Open the encoder that a run is initialized from; `download` permits to fetch weights."""
     if isinstance(spec, nn.Module):
-        encoder = spec if isinstance(spec, Encoder) else load_module(spec)
-        return InitialEncoder(encoder=encoder)
+        if isinstance(spec, Encoder):
+            return InitialEncoder(encoder=spec)
+        encoder, name = load_module(spec), type(spec).__name__
+        notes = classifier_note(name, encoder, encoder.config.channels)
+        return InitialEncoder(encoder=encoder, notes=notes)
     name = encoder_name(spec)
     if is_own(name) and "@" not in name:
         return InitialEncoder(encoder=own_encoder(name))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from timm.layers.pos_embed import resample_abs_pos_embed
 from torch import Tensor
 
 from widefield.core.form import Form
@@ -124,3 +125,17 @@ def test_a_first_layer_that_is_padded_otherwise_stays_so() -> None:
     for size in (32, 40):
         after, _ = adapt_encoder(padded, Form(channels=3, size=(size, size)))
         torch.testing.assert_close(after.eval()(x(3, size)), padded.eval()(x(3, size)))
+
+
+def test_positions_behind_the_stem_of_a_resnet_are_resampled_on_their_own_grid() -> None:
+    start = build_encoder("vit_tiny_r_s16_p8_224", image_size=224, stem="native", seed=0).eval()
+    adapted, notes = adapt_encoder(start, Form(channels=3, size=(96, 160)))
+    assert notes == ("50 position embeddings became 16: resampled",)
+    before, after = (each.backbone.pos_embed for each in (start, adapted))
+    assert torch.equal(after, resample_abs_pos_embed(before, [3, 5], [7, 7], num_prefix_tokens=1))
+
+
+def test_positions_of_four_dimensions_are_not_taken_for_patches() -> None:
+    start = build_encoder("pit_ti_224", image_size=224, seed=0)
+    with pytest.raises(ValueError, match="cannot be adapted to images of another size: 'pos_embed"):
+        adapt_encoder(start, Form(channels=3, size=(96, 96)))

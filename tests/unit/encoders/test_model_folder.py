@@ -73,6 +73,18 @@ def test_what_timm_has_no_arguments_for_is_registered(
         timm.create_model(f"local-dir:{tmp_path}", num_classes=3)
 
 
+@pytest.mark.parametrize(
+    "more", ["num_heads=6", "global_pool=avg,patch_size=8", "embed_dim=48,num_heads=2"]
+)
+def test_a_folder_keeps_the_arguments_of_a_transformer(more: str, tmp_path: Path) -> None:
+    """Heads show in no tensor: other ones would give other features without a word."""
+    encoder = build_encoder(f"vit_tiny_patch16_224,depth=1,{more}", stem="native", seed=3).eval()
+    save_model_folder(encoder, tmp_path, card="")
+    reopened, _ = load_model_folder(tmp_path)
+    x = torch.rand(2, 3, 32, 32)
+    assert torch.equal(reopened(x), encoder(x))
+
+
 def test_a_folder_with_another_configuration_is_refused(tmp_path: Path) -> None:
     save_model_folder(build_encoder("resnet-tiny", seed=0), tmp_path, card="")
     config = json.loads((tmp_path / "config.json").read_text())

@@ -19,6 +19,7 @@ from widefield.encoders.vision import published_normalization
 from widefield.encoders.weights.normalization import (
     NORMALIZATIONS,
     module_normalization,
+    per_channel,
     stated_normalization,
 )
 from widefield.inference.initial_weights import open_init
@@ -308,3 +309,37 @@ def test_networks_without_a_classifier_take_their_own(
     safetensors.torch.save_file(tensors, tmp_path / "weights.safetensors")
     config = load_foreign(tmp_path / "weights.safetensors", name)[0].config
     assert (config.mean, config.std) == expected
+
+
+@torch.no_grad()
+def test_torchvisions_networks_that_normalize_again(tmp_path: Path) -> None:
+    """With weights, torchvision's GoogLeNet brings images by ImageNet's mean to [-1, 1]."""
+    torch.manual_seed(0)
+    network = models.googlenet(transform_input=True, init_weights=False).eval()
+    torch.save(network.state_dict(), tmp_path / "googlenet.pth")
+    encoder, _ = load_foreign(tmp_path / "googlenet.pth", "torchvision:googlenet")
+    taken: list[Tensor] = []
+    for each in (network, encoder.backbone):
+        conv = each.get_submodule("conv1")
+        conv.register_forward_pre_hook(lambda _, inputs: taken.append(inputs[0]))
+    x = torch.rand(2, 3, 64, 64)
+    mean, std = (torch.tensor(values).view(1, -1, 1, 1) for values in IMAGENET)
+    network((x - mean) / std), encoder(x)
+    torch.testing.assert_close(*taken)
+
+
+@pytest.mark.parametrize("channels", [1, 5])
+def test_other_channels_are_normalized_as_color_is_and_the_advice_works(
+    channels: int, tmp_path: Path
+) -> None:
+    network = timm.create_model(
+        "vit_tiny_patch16_224", depth=1, num_classes=0, in_chans=channels, img_size=32
+    )
+    safetensors.torch.save_file(network.state_dict(), tmp_path / "weights.safetensors")
+    name = "vit_tiny_patch16_224,depth=1"
+    encoder, match = load_foreign(tmp_path / "weights.safetensors", name)
+    expected = [per_channel(values, channels) for values in IMAGENET]
+    assert close((encoder.config.mean, encoder.config.std), *expected)
+    assert "guessed; @NAME~NORMALIZATION chooses another" in match.line()
+    chosen, _ = load_foreign(tmp_path / "weights.safetensors", f"{name}~none")
+    assert (chosen.config.mean, chosen.config.guessed) == ((0.0,) * channels, False)

@@ -450,3 +450,29 @@ def test_who_named_an_architecture_is_not_told_to_name_one(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="name that one, or leave @NAME out") as error:
         load_foreign(file, "vit_tiny_patch16_224")
     assert "append" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["convnext_atto", "efficientvit_b0"])
+@torch.no_grad()
+def test_classifiers_in_a_head_that_makes_features_are_left_out(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = timm.create_model(name).eval()
+    encoder, _ = load_foreign(saved(network.state_dict(), tmp_path), name)
+    network.reset_classifier(0)
+    x = images(64, 64)
+    torch.testing.assert_close(computed(encoder, x), network(x))
+
+
+@pytest.mark.parametrize("changed", [{"output_stride": 8}, {"global_pool": "max"}, {}])
+@pytest.mark.parametrize("classes", [0, 10])
+@torch.no_grad()
+def test_a_module_with_settings_that_no_weight_shows_keeps_them(
+    classes: int, changed: dict[str, str | int]
+) -> None:
+    torch.manual_seed(0)
+    module = timm.create_model("resnet10t", num_classes=classes, **changed).eval()
+    encoder, x = load_module(module), images(64, 64)
+    assert (encoder.config.name == "resnet10t") == (not changed)
+    if not changed:
+        module.reset_classifier(0)
+    torch.testing.assert_close(encoder.backbone(x), module(x))

@@ -14,6 +14,7 @@ from torch import Tensor
 from widefield.core.errors import option
 from widefield.core.form import Form, InputSpec
 from widefield.core.rng import seeded
+from widefield.core.types import Size, as_size
 from widefield.encoders.config import EncoderConfig, encoder_config
 from widefield.encoders.dictionary_net import DICTIONARY_NETWORKS
 from widefield.encoders.encoder import Encoder, build_from_config
@@ -95,7 +96,8 @@ def _with_channels(weight: Tensor, channels: int) -> Tensor:
 def _resized(
     name: str, value: Tensor, shape: Sequence[int], before: Encoder, after: Encoder
 ) -> tuple[Tensor, str]:
-    if value.ndim == 4 and value.shape[:2] == shape[:2]:
+    # Positions may have four dimensions too, and are no patches.
+    if name == first_weight(before.backbone) and value.shape[:2] == shape[:2]:
         (h, w), (height, width) = value.shape[2:], shape[2:]
         note = f"patches of {h}x{w} pixels became {height}x{width}: resampled"
         from timm.layers.patch_embed import resample_patch_embed
@@ -132,7 +134,10 @@ def _resampled(
     return torch.cat([positions[:, :prefix], patches.flatten(2).transpose(1, 2)], dim=1)
 
 
-def _grid(encoder: Encoder) -> tuple[int, int]:
+def _grid(encoder: Encoder) -> Size:
+    patches = getattr(encoder.backbone, "patch_embed", None)
+    if patches is not None:  # of timm, whose first layer may be that of a ResNet before the patches
+        return as_size(patches.grid_size)
     weight = encoder.backbone.state_dict()[first_weight(encoder.backbone)]
     height, width = encoder.config.image_size
     return height // weight.shape[2], width // weight.shape[3]

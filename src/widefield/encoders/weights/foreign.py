@@ -11,8 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from widefield.core.devices import device_of, eval_mode
 from widefield.core.form import InputSpec
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
@@ -63,6 +65,9 @@ COMMON_ARCHITECTURES = (
 """Architectures that a file is compared with by default."""
 SOLO_LEARN = "solo-learn:"
 """Prefix of architectures whose small first layer is padded by 2, as in solo-learn."""
+# Chosen by hand: rounding of fewer bits is below it, another number of heads far above.
+_SAME = 0.02
+"""Relative distance of features up to which a module is the network of its weights."""
 _OTHER_SHAPES = 4
 """Shapes that may differ from an architecture's: first layer, positions, a norm of both names."""
 
@@ -102,10 +107,6 @@ def load_foreign(
     if by_name or (solo_learn and not name):
         best = _with_solo_learn_padding(best)
     if is_chosen:
-        if best.config.channels != 3:
-            raise ValueError(
-                f"the normalization of {best.architecture} cannot be chosen: leave it out"
-            )
         best = best.normalized(NORMALIZATIONS[normalization])
     elif not (published or _is_tagged(name)):
         stated = stated_normalization(Path(path))
@@ -181,7 +182,37 @@ def load_module(module: nn.Module) -> Encoder:
     best = best_match(f"the module {name}", tensors, candidates)
     normalization, guessed = module_normalization(module)
     usual = (best.config.mean, best.config.std)
-    return load_matched(tensors, best.normalized(normalization or usual, guessed=guessed))
+    encoder = load_matched(tensors, best.normalized(normalization or usual, guessed=guessed))
+    return encoder if _agree(module, encoder) else own_encoder(module)
+
+
+@torch.no_grad()
+def _agree(module: nn.Module, encoder: Encoder) -> bool:
+    """Return whether a module gives the features of an encoder, or a last layer takes them.
+
+    Heads, strides and pooling show in no weights. What cannot be compared agrees.
+    """
+    size = (encoder.config.channels, *encoder.config.image_size)
+    x = torch.rand(2, *size, generator=torch.Generator().manual_seed(0))
+    found: list[Tensor] = []
+    last = [layer for layer in module.modules() if isinstance(layer, nn.Linear)][-1:]
+    handles = [
+        part.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0])) for part in last
+    ]
+    try:
+        with eval_mode(module):
+            h = module(x.to(device_of(module)))
+    except Exception:  # of a module that takes something else
+        return True
+    finally:
+        for handle in handles:
+            handle.remove()
+    if not isinstance(h, Tensor):  # so that it is no network of one's own either
+        return True
+    expected = encoder.backbone(x)
+    found = [f.cpu() for f in (h, *found) if f.shape == expected.shape]
+    far = [bool((f - expected).norm() > _SAME * expected.norm()) for f in found]
+    return not far or not all(far)
 
 
 def _has_shapes(tensors: Mapping[str, Tensor], spec: ArchitectureSpec) -> bool:

@@ -35,7 +35,7 @@ from widefield.encoders.vision import TORCHVISION, published_normalization
 from widefield.encoders.weights.adapt import POSITIONS, adapted_config
 from widefield.encoders.weights.files import first_invalid
 from widefield.encoders.weights.key_maps import PATCHES
-from widefield.encoders.weights.normalization import Normalization
+from widefield.encoders.weights.normalization import Normalization, per_channel
 
 _NOT_FEATURES = re.compile(
     r"num_batches_tracked$|relative_(position_index|coords_table)$|attn_mask$|rope_embed\.periods$"
@@ -48,6 +48,9 @@ decoder of masked autoencoders, and DINOv3's norm of small crops, which is for t
 """
 _OF_TOKENS = re.compile(r"token|embed|norm")
 """Names before or behind the blocks of a vision transformer; other unknown layers are heads."""
+
+_CLASSIFIER = re.compile(r"^head\.(fc2?|classifier)\.")
+"""Names of the last layers of timm's classifiers whose other layers in `head` make features."""
 
 Tensors = Mapping[str, Tensor]
 
@@ -117,10 +120,8 @@ class WeightMatch:
         return len(self.keys) / (self.wanted + len(self.unused))
 
     def normalized(self, normalization: Normalization, *, guessed: bool = False) -> "WeightMatch":
-        """Return the match with a mean and deviation, unless these are of other channels."""
-        mean, std = normalization
-        if len(mean) != self.config.channels:
-            return self
+        """Return the match with a mean and deviation, for its number of channels."""
+        mean, std = (per_channel(values, self.config.channels) for values in normalization)
         return replace(self, config=replace(self.config, mean=mean, std=std, guessed=guessed))
 
     @property
@@ -357,7 +358,8 @@ def _below_best_prefix(
         layer = end.split(".")[0]
         # Heads of others are left out, but not what a vision transformer adds to its tokens.
         is_of_network = layer in layers or (spec.first == PATCHES and _OF_TOKENS.search(layer))
-        if end not in keys and is_of_network and not _NOT_FEATURES.search(end):
+        is_left_out = _NOT_FEATURES.search(end) or _CLASSIFIER.search(end)
+        if end not in keys and is_of_network and not is_left_out:
             unused[end] = key
     others = tuple(name for name in best if name != prefix)
     return _Found(prefix, keys, others, unused)

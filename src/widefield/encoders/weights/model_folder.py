@@ -17,8 +17,15 @@ from torch import nn
 from widefield.core.files import write_atomically
 from widefield.core.form import Form, InputSpec
 from widefield.core.types import Fit, as_size
-from widefield.encoders.arguments import AFTER_BUILD, split_arguments
-from widefield.encoders.config import VARIANTS, EncoderConfig, encoder_config, in_timm
+from widefield.encoders.arguments import AFTER_BUILD, given_arguments, split_arguments
+from widefield.encoders.config import (
+    VARIANTS,
+    WITH_ARGUMENTS,
+    EncoderConfig,
+    encoder_config,
+    in_timm,
+    timm_module,
+)
 from widefield.encoders.encoder import Encoder, build_from_config
 from widefield.encoders.names import is_own
 from widefield.encoders.readout import Readout, save_readout
@@ -40,7 +47,7 @@ from widefield.encoders.weights.normalization import (
     stated_normalization,
 )
 from widefield.encoders.weights.tensors import read_tensors
-from widefield.encoders.weights.vit_names import authors_arguments, vit_names
+from widefield.encoders.weights.vit_names import authors_arguments, vit_names, with_arguments
 
 CONFIG = "config.json"
 RECORD = "widefield"
@@ -143,14 +150,17 @@ def _load_transformers(
 
 def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[EncoderConfig]:
     inputs = _inputs(folder, values)
-    variants = [
-        variant for variant, arguments in VARIANTS.items() if arguments["model_name"] == name
-    ]
-    configs = [encoder_config(model, inputs, stem="native") for model in (name, *variants)]
-    for model in (name, *variants):
+    has_arguments = in_timm(name) and timm_module(name) in WITH_ARGUMENTS
+    given = given_arguments(values.get("model_args")) if has_arguments else {}
+    whole = with_arguments(name, given)
+    given.pop("patch_size", None)  # which may be that of the small stem
+    plain = with_arguments(name, given)
+    models = [plain, *(v for v, built in VARIANTS.items() if built["model_name"] == name)]
+    configs = [encoder_config(model, inputs, stem="native") for model in models]
+    for model in models:
         with suppress(ValueError):  # not every family has a small stem
             configs.append(encoder_config(model, inputs, stem="small"))
-    return configs
+    return configs if whole == plain else [*configs, encoder_config(whole, inputs, stem="native")]
 
 
 def _inputs(folder: Path, values: Mapping[str, Any]) -> InputSpec:

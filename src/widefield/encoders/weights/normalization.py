@@ -127,7 +127,8 @@ def guessed_normalization(
         return NORMALIZATIONS["cifar100" if classes == 100 else "cifar10"]
     supervised = "head.weight" in tensors or "pooler.dense.weight" in tensors or classes > 0
     is_vit = f"{prefix}patch_embed.proj.weight" in tensors
-    if is_vit and usual == HALF and not (supervised and prefix in ("", "vit.")):
+    is_half = {*usual[0], *usual[1]} == {0.5}  # for any number of channels
+    if is_vit and is_half and not (supervised and prefix in ("", "vit.")):
         return IMAGENET
     return usual
 
