@@ -38,8 +38,12 @@ class Compute:
         )
 
     def cast(self, views: list[Tensor]) -> list[Tensor]:
-        """Return the views in the type that the forward pass computes in."""
-        return [view.bfloat16() for view in views] if self.is_mixed else views
+        """Return the views in the type that the forward pass computes in.
+
+        Windows and waveforms stay float32: the encoder subtracts their mean, of any size, first.
+        """
+        is_cast = self.is_mixed and views[0].shape[2] > 1
+        return [view.bfloat16() for view in views] if is_cast else views
 
 
 def check_threads(threads: int | None) -> None:
