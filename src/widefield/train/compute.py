@@ -34,7 +34,9 @@ class Compute:
         if self.world == 1:
             return module
         return DistributedDataParallel(
-            module, device_ids=None if self.device.type == "cpu" else [self.device]
+            module,
+            device_ids=None if self.device.type == "cpu" else [self.device],
+            static_graph=True,  # else a layer that the loss does not reach is an error
         )
 
     def cast(self, views: list[Tensor]) -> list[Tensor]:
