@@ -34,12 +34,18 @@ class Compute:
         if self.world == 1:
             return module
         return DistributedDataParallel(
-            module, device_ids=None if self.device.type == "cpu" else [self.device]
+            module,
+            device_ids=None if self.device.type == "cpu" else [self.device],
+            static_graph=True,  # else a layer that the loss does not reach is an error
         )
 
     def cast(self, views: list[Tensor]) -> list[Tensor]:
-        """Return the views in the type that the forward pass computes in."""
-        return [view.bfloat16() for view in views] if self.is_mixed else views
+        """Return the views in the type that the forward pass computes in.
+
+        Windows and waveforms stay float32: the encoder subtracts their mean, of any size, first.
+        """
+        is_cast = self.is_mixed and views[0].shape[2] > 1
+        return [view.bfloat16() for view in views] if is_cast else views
 
 
 def check_threads(threads: int | None) -> None:

@@ -17,6 +17,7 @@ from widefield.core.form import Form
 from widefield.core.names import printable
 from widefield.data import Dataset
 from widefield.data.open_options import OpenOptions
+from widefield.data.table import EXCLUDED
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.initial_weights import check_published
 from widefield.inference.open_encoder import open_encoder
@@ -91,6 +92,7 @@ def _features(teacher: FeatureExtractor, request: Request, prepared: Prepared) -
         max_examples=recipe.max_examples,
         seed=recipe.seed,
         seconds=recipe.seconds,
+        exclude=tuple(one.path for one in dataset.skipped if one.reason == EXCLUDED),
         group=prepared.group,
     )
     own = teacher.open(request.data, options, quiet=console.quiet)

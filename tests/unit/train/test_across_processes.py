@@ -1,5 +1,6 @@
 """Batch normalization over processes is that of one process; and what a step carries, in bytes."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -11,10 +12,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from processes import step_bytes
 from ranks import in_processes
-from small_run import small_facts, small_recipe
+from small_run import batch, small_facts, small_recipe
+from widefield.core.devices import CPU
+from widefield.core.gather import gather
 from widefield.core.types import Shard
 from widefield.methods import METHODS
 from widefield.train.build import build
+from widefield.train.compute import Compute
+from widefield.train.step import TrainStep
 from widefield.train.sync_batch_norm import synchronize_batch_norm
 
 BATCH, CHANNELS = 3, 4
@@ -97,7 +102,33 @@ def check_bytes(rank: int, name: str) -> None:
     assert not found, name
 
 
+class Spare(nn.Sequential):
+    """A network of the user's with a layer that it has no use for."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Flatten(), nn.Linear(768, 8))
+        self.unused = nn.Linear(8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self[1](self[0](x))
+
+
+def check_spare_layer(rank: int) -> None:
+    encoder = Spare()
+    before = copy.deepcopy(encoder.state_dict())
+    recipe = small_recipe("byol", batch_size=8)
+    state = build(recipe, small_facts(), device=CPU, encoder=encoder, shard=Shard(rank, 2))
+    step = TrainStep(state, compute=Compute(CPU, "32-true", world=2))
+    for _ in range(3):
+        step(batch(rank, 4, skip=2))
+    moved = {k for k, value in encoder.state_dict().items() if not torch.equal(value, before[k])}
+    assert moved == {"1.weight", "1.bias"}
+    (weight,) = gather(encoder[1].weight[None]).diff(dim=0)
+    assert not weight.any()
+
+
 def check_all(rank: int) -> None:
+    check_spare_layer(rank)
     for name in NORMS:
         check_norm(rank, name)
     for name in METHODS:

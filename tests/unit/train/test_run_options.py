@@ -10,10 +10,13 @@ from torch import nn
 from runs import images, small
 from small_run import small_facts, small_recipe
 from widefield.config.recipes import make_recipe
-from widefield.core.types import Shard
+from widefield.core.hardware import choose_precision
+from widefield.core.types import Batch, Shard
 from widefield.data import Loader, open_dataset
 from widefield.encoders import EncoderSettings
-from widefield.train.build import build
+from widefield.train.build import DataInfo, build
+from widefield.train.compute import Compute
+from widefield.train.step import TrainStep
 from widefield.workflows.plan import plan
 from widefield.workflows.pretrain import pretrain
 
@@ -87,6 +90,23 @@ def last_gains(encoder: nn.Module) -> list[float]:
         for module in encoder.modules()
         if type(module).__name__ == "BasicBlock"
     ]
+
+
+@pytest.mark.parametrize("mean", [0.0, 1000.0])
+def test_a_step_in_bf16_keeps_windows_far_from_zero(mean: float) -> None:
+    """Their units are the user's: bf16 has steps of 4 at 1000."""
+    wave = torch.sin(torch.arange(64) * torch.linspace(0.1, 2, 12)[:, None, None, None])
+    settings = {"encoder": "conv1d", "batch_size": 12, "epochs": 4}
+    losses = []
+    for precision in ("32", "bf16"):
+        recipe = small_recipe("simclr", "jitter", **{**settings, "precision": precision})
+        facts = DataInfo(
+            examples=12, image_size=(1, 64), channels=1, labels={}, mean=(mean,), std=(0.7,)
+        )
+        compute = Compute(CPU, choose_precision(precision, CPU))
+        step = TrainStep(build(recipe, facts, device=CPU), compute=compute)
+        losses.append(float(step(Batch(x=wave + mean, index=torch.arange(12)))["loss"]))
+    assert losses[0] != losses[1] == pytest.approx(losses[0], rel=0.05)
 
 
 def test_residual_blocks_start_as_the_identity_or_not() -> None:
