@@ -197,7 +197,7 @@ VIEWS: dict[str, Policy] = {
         stage="samples",
     ),
     "scale": Policy(
-        "Multiply each channel of a window or waveform by a random gain.",
+        "Multiply what differs from the mean of each channel of a signal by a random gain.",
         Scale,
         ScaleSettings,
         stage="samples",

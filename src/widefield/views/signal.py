@@ -1,7 +1,7 @@
 """Views of windows and waveforms: noise, gain, gaps in time and missing channels.
 
-The last axis is time. Units differ between data sets, so all amounts are relative: to the standard
-deviation of a channel over the batch, or to the length of a window.
+The last axis is time. Units and zero points differ between data sets, so all amounts are relative:
+to the mean and deviation of a channel over the batch, or to the length of a window.
 """
 
 from dataclasses import dataclass
@@ -51,15 +51,17 @@ class Jitter(SignalAugmentation):
 
 
 class Scale(SignalAugmentation):
-    """Views g x with one gain g = exp(spread n), n ~ N(0, 1), for each channel of each view.
+    """Views m + g (x - m), with one gain g = exp(spread n), n ~ N(0, 1), for each channel.
+
+    m is the mean of the channel over the batch.
 
     Args:
         spread: deviation of the logarithm of the gain.
 
     Example:
-        >>> (view,) = Scale(spread=0.2)(torch.ones(2, 3, 1, 16), 1)
-        >>> bool((view.std(-1) == 0).all())  # one gain for each channel
-        True
+        >>> (view,) = Scale(spread=0.2)(torch.tensor([1.0, 3.0]).expand(2, 3, 1, 2), 1)
+        >>> view.mean(-1).unique()  # the mean of the channel stays
+        tensor([2.])
     """
 
     @checked
@@ -69,7 +71,12 @@ class Scale(SignalAugmentation):
 
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Scale each channel of each of `views` [B, C, H, T]."""
-        return [x * (self.spread * normal((*x.shape[:2], 1, 1), x, generator)).exp() for x in views]
+        scaled = []
+        for x in views:
+            mean = x.detach().mean((0, 2, 3), keepdim=True)
+            gain = (self.spread * normal((*x.shape[:2], 1, 1), x, generator)).exp()
+            scaled.append(mean + gain * (x - mean))
+        return scaled
 
 
 class TimeMask(SignalAugmentation):

@@ -23,10 +23,18 @@ def test_jitter_is_relative_to_each_channel() -> None:
 def test_scale_is_one_gain_a_channel() -> None:
     x = batch(2000).double()
     (view,) = build_views("scale", scale_spread=0.3)(x, 1, generator())
-    gain = view / x
+    mean = x.mean((0, 2, 3), keepdim=True)
+    gain = (view - mean) / (x - mean)
     torch.testing.assert_close(gain, gain[..., :1].expand_as(gain))
     assert gain[..., 0].log().std() == pytest.approx(0.3, rel=0.05)
     assert abs(float(torch.corrcoef(gain[:, :, 0, 0].T)[0, 1])) < 0.1
+
+
+@pytest.mark.parametrize("name", ["jitter", "scale", "time-mask", "channel-drop"])
+def test_views_do_not_depend_on_the_zero_point_of_the_sensor(name: str) -> None:
+    x = batch().double()
+    (view,), (moved,) = (build_views(name)(x + offset, 1, generator()) for offset in (0, 1000))
+    torch.testing.assert_close(moved - 1000, view)
 
 
 def test_a_time_mask_covers_one_run_in_all_channels() -> None:
