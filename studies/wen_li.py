@@ -132,6 +132,12 @@ NEURONS = Study(
             valid=clear("crop+color"),
         ),
     ),
+    conclusion=(
+        "Crops alone make neurons colorful; with color distortion more of their activation remains "
+        "in gray images. Supervised and adversarial training give neurons no more color than "
+        "contrastive training with color distortion. Untrained neurons, and those of training "
+        "without augmentation, have less color than all of these."
+    ),
 )
 
 
