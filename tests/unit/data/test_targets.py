@@ -67,6 +67,13 @@ def test_numbers_and_labels_are_read_as_such(tmp_path: Path) -> None:
     )
 
 
+def test_numbers_with_an_infinite_one_are_said_to_be_classes(tmp_path: Path) -> None:
+    table = _table(tmp_path, "age", [*AGES[:29], "-inf"])
+    assert any("for numbers, name the column 'age:number'" in note for note in table.notes)
+    with pytest.raises(ValueError, match="'-inf' is not a finite number: correct it"):
+        _table(tmp_path, "age:number", [*AGES[:29], "-inf"])
+
+
 def test_the_end_of_a_columns_name_says_what_it_is(tmp_path: Path) -> None:
     grades = [str(i % 3) for i in range(30)]
     given = _table(tmp_path, "age:class,findings:class,grade:number", AGES, FINDINGS, grades)
