@@ -678,6 +678,22 @@ def test_tables_without_one_column_of_images(tmp_path, tables, message):
         open_dataset(tmp_path)
 
 
+def test_shards_name_their_classes_alike(tmp_path):
+    def shard(name, *classes):
+        features = {"label": {"_type": "ClassLabel", "names": classes}}
+        metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+        images = [content for _, content in zip(range(4), FILES.values(), strict=False)]
+        rows = pa.table({"image": images, "label": [0, 1, 0, 1]})
+        pq.write_table(rows.replace_schema_metadata(metadata), tmp_path / name)
+
+    shard("0.parquet", "cat", "dog")
+    shard("1.parquet", "cat", "dog")
+    assert open_dataset(tmp_path).classes == {"label": ("cat", "dog")}
+    shard("1.parquet", "dog", "cat")
+    with pytest.raises(ValueError, match=r"1.parquet' names the classes of 'label' otherwise"):
+        open_dataset(tmp_path)
+
+
 def damaged_hdf5(path):
     h5py = pytest.importorskip("h5py")
     with h5py.File(path / "a.h5", "w") as file:
