@@ -267,6 +267,16 @@ def test_python_data_sets(forms, reference):
         open_dataset(type("Text", (Pairs,), {"__getitem__": lambda self, i: "text"})())
 
 
+def test_masked_arrays_are_refused(reference):
+    masked = np.ma.masked_less(reference.images, 9)
+    ids = np.ma.masked_less(np.arange(30), 2)
+    for data, name in ((masked, "x"), ({"x": reference.images, "class": ids}, "class")):
+        with pytest.raises(ValueError, match=f"'{name}' is a masked array: leave out or fill"):
+            open_dataset(data)
+    whole = np.ma.masked_array(reference.images)
+    assert (open_dataset(whole).digests() == open_dataset(reference.images).digests()).all()
+
+
 def test_lists_of_files_and_images(forms, reference):
     paths = [forms["folder"] / path for path in reference.paths]
     mixed = [Image.open(path) if i % 2 else str(path) for i, path in enumerate(paths)]
