@@ -267,6 +267,13 @@ def test_python_data_sets(forms, reference):
         open_dataset(type("Text", (Pairs,), {"__getitem__": lambda self, i: "text"})())
 
 
+def test_items_of_bfloat16(reference):
+    tensors = torch.from_numpy(reference.images.copy()).permute(0, 3, 1, 2) / 255
+    half = tensors.bfloat16()
+    found = open_dataset(TensorDataset(half))
+    assert (found.images == open_dataset(TensorDataset(half.float())).images).all()
+
+
 def test_masked_arrays_are_refused(reference):
     masked = np.ma.masked_less(reference.images, 9)
     ids = np.ma.masked_less(np.arange(30), 2)
