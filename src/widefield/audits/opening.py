@@ -111,6 +111,12 @@ def _check_data(subject: Subject, *, max_examples: int | None) -> None:
         raise ValueError(
             f"{len(data.test)} of the {kind} is scored, and an audit needs two: give more{hint}"
         )
+    groups = data.groups
+    if groups is not None and len(set(groups[1].tolist())) < 2:
+        hint = "" if max_examples is None else f", or a larger {option('max_examples')}"
+        raise ValueError(
+            f"all {kind} to score on are of one group, and an interval needs two: give more{hint}"
+        )
     if subject.plant and kind not in WITHOUT_LABELS:
         raise ValueError(f"nothing is planted in {kind}: leave {option('plant')} out")
     for name in subject.plant:

@@ -68,6 +68,8 @@ class TaskAudit:
     wide: float | None = None
     """What the wide readout has; None where it was not measured, because the verdict does not
     depend on it."""
+    widening: float = 1.0
+    """That of the outcome: see `Outcome`."""
 
     def outcome(self) -> Outcome:
         """Return the outcome of the linear probe that `right` and `groups` hold."""
@@ -80,7 +82,7 @@ class TaskAudit:
         groups = None
         if self.groups is not None:
             groups = np.frombuffer(base64.b64decode(self.groups), "<i4").astype(np.int64)
-        return Outcome(values=values, groups=groups, measure=self.measure)
+        return Outcome(values=values, groups=groups, measure=self.measure, widening=self.widening)
 
     @property
     def title(self) -> str:
@@ -198,6 +200,7 @@ def audit_task(
         if encoder.groups is None
         else packed(np.unique(encoder.groups, return_inverse=True)[1]),
         wide=None if wide is None else wide.value,
+        widening=encoder.widening,
     )
 
 
@@ -240,8 +243,11 @@ def _share(
 ) -> tuple[float, float, float] | None:
     """Return the learned share with its interval; None if floor and ceiling are too close."""
     # One bootstrap of all three: resampled alike, their differences vary less than each alone.
-    means, low_means, high_means = bootstrap_means(
-        encoder.values, floor.values, ceiling.values, groups=encoder.groups, seed=seed
+    scored = (encoder, floor, ceiling)
+    resampled = bootstrap_means(*(x.values for x in scored), groups=encoder.groups, seed=seed)
+    means, low_means, high_means = (
+        each.value + encoder.widening * (of_each - each.value)
+        for each, of_each in zip(scored, resampled, strict=True)
     )
     gap, distance = high_means - low_means, ceiling.value - floor.value
     if distance < MIN_GAP or interval(gap)[0] <= 0:

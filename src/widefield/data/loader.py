@@ -141,7 +141,8 @@ class _Source:
         # Resampled examples are computed on the host, so their pixels stay there.
         if not dataset.varies and _fits_device(images.nbytes, device):
             self._pixels, self.storage = _on_device(images, device), "device"
-        elif dataset.clips is None and not images.flags.writeable:
+        # torch has no negative strides, as of a memory map that is reversed.
+        elif dataset.clips is None and (not images.flags.writeable or min(images.strides) < 0):
             self.storage = "disk"
         elif not dataset.varies:
             self._pixels = torch.from_numpy(images)

@@ -42,11 +42,15 @@ _MIN_CUT = 5e-3
 _CHUNK = 64
 
 
+BY_COLUMN = "by the column split"
+"""End of the note on a split that the data have."""
+
+
 def split_note(spec: Spec, n: int, *, grouped: bool, given: bool) -> list[str]:
     if spec.split is None or spec.base in BUILT_IN:
         return []
     by_hash = f"80 / 20 by a hash of each {'group' if grouped else 'name'}"
-    return [f"{spec.split} split: {n} examples, {'by the column split' if given else by_hash}"]
+    return [f"{spec.split} split: {n} examples, {BY_COLUMN if given else by_hash}"]
 
 
 def decoding_notes(record: Record, n: int, size: Size, fit: Fit) -> list[str]:

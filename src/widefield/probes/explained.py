@@ -4,6 +4,7 @@ A run from initial weights keeps the largest share of their change that still ex
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,12 +22,14 @@ _EXAMPLES = 1000
 _VARIANCE = 0.95
 """Share of the variance of the standardized features that their directions have."""
 _EXAMPLES_PER_DIRECTION = 10
+_MIN_MEASURED = 0.1
+"""Held-out R^2 of features by themselves below which it is not known what others explain."""
 SHARES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.09, 0.06)
 """Shares of the trained weights, the largest first."""
 # Chosen on one run of ImageNet weights on photographs, where averages that keep less have a lower
 # accuracy from few labels. The study keeping-photographs tests it.
 MIN_EXPLAINED = 0.7
-"""Held-out R^2 of the initial features that an average has to keep."""
+"""`Explained.r2` of the initial features that an average has to keep."""
 _UNMEASURED = 0.5
 """Share where there are too few examples: the default of Wortsman et al. 2022 (WiSE-FT)."""
 
@@ -36,9 +39,9 @@ class Explained:
     """How much of the features of an encoder is explained."""
 
     r2: float
-    """Held-out R^2 over all directions, at most 1."""
+    """Held-out R^2 over all directions, over that of the features by themselves; at most 1."""
     directions: float
-    """Share of the directions with a held-out R^2 above .5."""
+    """Share of the directions in which this is above .5."""
 
 
 def explained(
@@ -52,7 +55,9 @@ def explained(
 
         y(z) = z' Z' (Z Z' + n l2 I)^-1 Y        (kernel ridge regression; l2 of the largest R^2)
 
-    At most 1,000 examples are used. None if there are fewer than 20, or `before` is constant.
+    At most 1,000 examples are used. R^2 is divided by that of `before` in place of `after`, which
+    is below 1 with few examples or uneven groups. None if it is below 0.1, there are fewer than 20
+    examples, or `before` is constant.
     """
     rows = np.linspace(0, len(before) - 1, min(len(before), _EXAMPLES)).astype(np.int64)
     h, z = (_standardized(features.cpu()[rows]) for features in (before, after))
@@ -65,19 +70,28 @@ def explained(
     fold = torch.from_numpy(
         random_folds(len(rows), 2, None if groups is None else groups[rows], seed=seed)
     )
-    errors = torch.zeros(len(RIDGE_GRID), count, dtype=torch.float64)
+    parts = ((fold == 0, fold == 1), (fold == 1, fold == 0))
+    total = y.square().sum(0)
+    own, found = (total - _least_errors(features, y, parts) for features in (h, z))
+    if own.sum() < _MIN_MEASURED * total.sum():
+        return None
+    return Explained(
+        r2=min(float(found.sum() / own.sum()), 1.0),
+        directions=float((found > 0.5 * own)[own > 0].double().mean()),
+    )
+
+
+def _least_errors(z: Tensor, y: Tensor, parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """Return the squared errors of predictions of y [n, K] from features z [n, E], [K]."""
+    errors = torch.zeros(len(RIDGE_GRID), y.shape[1], dtype=torch.float64)
     kernel = z @ z.T
-    for train, test in ((fold == 0, fold == 1), (fold == 1, fold == 0)):
+    for train, test in parts:
         values, vectors = torch.linalg.eigh(kernel[train][:, train])
         cross, target = kernel[test][:, train] @ vectors, vectors.T @ y[train]
         for k, l2 in enumerate(RIDGE_GRID):
             predicted = cross @ (target / (values + len(values) * l2)[:, None])
             errors[k] += (y[test] - predicted).square().sum(0)
-    best, total = errors[errors.sum(1).argmin()], y.square().sum(0)
-    return Explained(
-        r2=float(1 - best.sum() / total.sum()),
-        directions=float((best < 0.5 * total).double().mean()),
-    )
+    return errors[errors.sum(1).argmin()]
 
 
 def _standardized(h: Tensor) -> Tensor:
@@ -92,8 +106,9 @@ def trained_share(
 ) -> float:
     """Return the largest share of trained weights whose average keeps the initial features.
 
-    They are kept if a linear map of the features of the average explains `MIN_EXPLAINED` of their
-    variance or more, on held-out examples. If no average does, it is the smallest share.
+    They are kept if a linear map of the features of the average explains `MIN_EXPLAINED` of what
+    they explain of themselves or more, on held-out examples. If no average does, it is the smallest
+    share.
     """
     sample = dataset.subset(dataset.spread_rows(_EXAMPLES)).first_read()
     before = extract(initial, sample.inputs, device=device)

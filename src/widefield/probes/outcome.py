@@ -8,11 +8,13 @@ by their expansion at w = 1,
 
     v_i = m + n dm/dw_i,    mean v = m    (infinitesimal jackknife, Jaeckel 1972, Efron 1982),
 
-so that the paired bootstrap of means, and that of groups, applies to them too.
+so that the paired bootstrap of means, and that of groups, applies to them too. Of L labels with k
+examples each, in the harmonic mean, deviations of a difference of average precisions are multiplied
+by sqrt(k / (k - 1)) t / z, with Student's quantile t of L (k - 1) degrees of freedom (`paired`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -27,6 +29,7 @@ from widefield.probes.paired import (
     interval,
     paired_difference,
     share_interval,
+    small_sample_factor,
 )
 
 _Floats = NDArray[np.float64]
@@ -41,6 +44,8 @@ _RANGES: Mapping[Measure, tuple[float, float]] = {
     "mean absolute error": (0, np.inf),
 }
 _ERROR: Measure = "mean absolute error"
+# Chosen by hand: of one example with a label the deviations tell nothing, and are finite here.
+_FEWEST = 1.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,6 +75,8 @@ class Outcome:
     """Penalty chosen for the probe: one, or one for each label."""
     train_examples: int = 0
     """Number of examples that the probe was fitted on."""
+    widening: float = 1.0
+    """What deviations of paired differences are multiplied by, for few examples with a label."""
 
     def __len__(self) -> int:
         """Number of test examples n."""
@@ -108,7 +115,12 @@ class Outcome:
 
     def minus(self, other: "Outcome", *, seed: int = 0) -> PairedDifference:
         """Return the difference of this outcome from another one on the same test examples."""
-        return paired_difference(other.values, self.values, groups=self.groups, seed=seed)
+        found = paired_difference(other.values, self.values, groups=self.groups, seed=seed)
+        if self.widening == 1:
+            return found
+        ends = np.array((found.low, found.high)) - found.difference
+        low, high = np.clip(found.difference + self.widening * ends, -1, 1).tolist()
+        return replace(found, low=low, high=high)
 
     def estimate(self) -> list[float]:
         """Return the value and the ends of its interval."""
@@ -201,11 +213,24 @@ def target_outcome(
             groups=groups,
             measure="average precision",
             chance=float(has.mean()),
+            widening=_widening(has.sum(keepdims=True)),
         )
         for label, has, p in zip(target.labels, y.T, predicted.T, strict=True)
     }
     values = np.mean([part.values for part in parts.values()], axis=0)
-    return Outcome(values=values, groups=groups, measure="mean average precision", parts=parts)
+    return Outcome(
+        values=values,
+        groups=groups,
+        measure="mean average precision",
+        parts=parts,
+        widening=_widening(y.sum(0)),
+    )
+
+
+def _widening(counts: _Floats) -> float:
+    """Return the factor of deviations for labels of so many examples, [L]."""
+    count = max(_FEWEST, len(counts) / float((1 / np.maximum(counts, 1)).sum()))
+    return (count / (count - 1)) ** 0.5 * small_sample_factor(1 + len(counts) * (count - 1))
 
 
 def r2_values(y: _Floats, predicted: _Floats) -> _Floats:

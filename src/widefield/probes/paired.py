@@ -79,7 +79,7 @@ def share_interval(
     return wilson(share * effective, effective)
 
 
-def small_sample_factor(groups: int) -> float:
+def small_sample_factor(groups: float) -> float:
     """Return the quantile of Student's distribution for so many groups over the normal one."""
     from scipy.special import stdtrit  # takes long to import
 

@@ -11,6 +11,7 @@ from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import ImageSize, OnNote
 from widefield.data import Dataset
 from widefield.data.labels import Labels, read_labels
+from widefield.data.notes import BY_COLUMN
 from widefield.data.open_options import OpenOptions
 from widefield.data.source import Data
 from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
@@ -104,7 +105,7 @@ def probe(
         fitted_on=train.spec,
         scored_on=test.spec,
         notes=(
-            *([_split_note(data)] if split else []),
+            *([_split_note(data, train)] if split else []),
             *chosen,
             *overlap,
             *copies_note(sets, lambda apart: score_readouts((extractor, None), apart, seed)[0]),
@@ -188,7 +189,9 @@ def _split(
     return replace(sets, test=balanced(test, np.arange(len(test)), options.max_examples))
 
 
-def _split_note(data: Data | None) -> str:
+def _split_note(data: Data | None, train: Dataset) -> str:
+    if any(note.endswith(BY_COLUMN) for note in train.notes):
+        return f"the data are split {BY_COLUMN}: fitted on one part, scored on the other"
     if isinstance(data, str | Path) and parse(spec_text(data)).base in BUILT_IN:
         return "fitted on the train split of the data, scored on the test split"
     return "the data are split 80 / 20: fitted on one part, scored on the other"

@@ -10,7 +10,8 @@ from widefield.audits.audit import audit
 from widefield.audits.page import audit_page
 from widefield.audits.result import read_findings
 from widefield.audits.verdict import audit_task, packed
-from widefield.probes.outcome import Outcome, r2_values
+from widefield.data.table import Target
+from widefield.probes.outcome import Outcome, r2_values, target_outcome
 
 
 def _result(noise: float) -> Outcome:
@@ -35,6 +36,20 @@ def test_a_number_is_judged_between_floor_and_ceiling(noise: float, verdict: str
     other = audit_task("age", _result(0.3), floors, _result(0.05), classes=0)
     higher = "higher" if noise < 0.3 else "lower"
     assert found.difference_from(other).verdict == higher
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(1, "not separable"), (40, "not learned")])
+def test_one_example_with_each_label_tells_nothing(count: int, verdict: str) -> None:
+    has = np.arange(200)[:, None] // count == np.arange(3)
+    target = Target(values=has.astype(float), labels=("a", "b", "c"))
+    noise = np.random.default_rng(0).normal(size=(2, *has.shape))
+    predicted = (*noise, 1.0 * has, np.zeros(has.shape))
+    encoder, pixels, ceiling, mean = (target_outcome(target, p) for p in predicted)
+    floors = {"pixels": pixels, "mean": mean}
+    found = audit_task("findings", encoder, floors, ceiling, classes=0)
+    assert found.verdict == verdict
+    best = audit_task("findings", ceiling, floors, ceiling, classes=0)
+    assert (best.difference_from(found).verdict == "higher") == (count > 1)
 
 
 def test_outcomes_are_packed_as_what_they_are() -> None:

@@ -36,6 +36,13 @@ def threads():
     return [t for t in threading.enumerate() if t.name.startswith("widefield-read-ahead")]
 
 
+@pytest.mark.parametrize("axis", [0, 3])
+def test_a_memory_map_that_is_reversed_is_read(tmp_path, axis):
+    np.save(tmp_path / "pixels.npy", make().images)
+    mapped = np.load(tmp_path / "pixels.npy", mmap_mode="r+")
+    test_batch_is_the_examples_of_its_index(make(images=np.flip(mapped, axis)))
+
+
 def test_batch_is_the_examples_of_its_index(dataset):
     for batch in Loader(dataset, batch_size=16, device=CPU).epoch(0):
         assert batch.x.shape == (16, 3, 6, 8)

@@ -267,6 +267,23 @@ def test_python_data_sets(forms, reference):
         open_dataset(type("Text", (Pairs,), {"__getitem__": lambda self, i: "text"})())
 
 
+def test_items_of_bfloat16(reference):
+    tensors = torch.from_numpy(reference.images.copy()).permute(0, 3, 1, 2) / 255
+    half = tensors.bfloat16()
+    found = open_dataset(TensorDataset(half))
+    assert (found.images == open_dataset(TensorDataset(half.float())).images).all()
+
+
+def test_masked_arrays_are_refused(reference):
+    masked = np.ma.masked_less(reference.images, 9)
+    ids = np.ma.masked_less(np.arange(30), 2)
+    for data, name in ((masked, "x"), ({"x": reference.images, "class": ids}, "class")):
+        with pytest.raises(ValueError, match=f"'{name}' is a masked array: leave out or fill"):
+            open_dataset(data)
+    whole = np.ma.masked_array(reference.images)
+    assert (open_dataset(whole).digests() == open_dataset(reference.images).digests()).all()
+
+
 def test_lists_of_files_and_images(forms, reference):
     paths = [forms["folder"] / path for path in reference.paths]
     mixed = [Image.open(path) if i % 2 else str(path) for i, path in enumerate(paths)]
@@ -675,6 +692,22 @@ def test_tables_without_one_column_of_images(tmp_path, tables, message):
     for i, rows in enumerate(tables):
         pq.write_table(rows, tmp_path / f"{i}.parquet")
     with pytest.raises(ValueError, match=message):
+        open_dataset(tmp_path)
+
+
+def test_shards_name_their_classes_alike(tmp_path):
+    def shard(name, *classes):
+        features = {"label": {"_type": "ClassLabel", "names": classes}}
+        metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+        images = [content for _, content in zip(range(4), FILES.values(), strict=False)]
+        rows = pa.table({"image": images, "label": [0, 1, 0, 1]})
+        pq.write_table(rows.replace_schema_metadata(metadata), tmp_path / name)
+
+    shard("0.parquet", "cat", "dog")
+    shard("1.parquet", "cat", "dog")
+    assert open_dataset(tmp_path).classes == {"label": ("cat", "dog")}
+    shard("1.parquet", "dog", "cat")
+    with pytest.raises(ValueError, match=r"1.parquet' names the classes of 'label' otherwise"):
         open_dataset(tmp_path)
 
 

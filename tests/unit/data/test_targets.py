@@ -67,6 +67,27 @@ def test_numbers_and_labels_are_read_as_such(tmp_path: Path) -> None:
     )
 
 
+def test_numbers_with_an_infinite_one_are_said_to_be_classes(tmp_path: Path) -> None:
+    table = _table(tmp_path, "age", [*AGES[:29], "-inf"])
+    assert any("for numbers, name the column 'age:number'" in note for note in table.notes)
+    with pytest.raises(ValueError, match="'-inf' is not a finite number: correct it"):
+        _table(tmp_path, "age:number", [*AGES[:29], "-inf"])
+
+
+def test_a_comma_that_may_separate_thousands_is_refused(tmp_path: Path) -> None:
+    def weights(last: str, header: str = "weight") -> LabelTable:
+        cells = [*(str(900 + 7 * i) for i in range(28)), "2,101", last]
+        rows = [f'{path},"{cell}"' for path, cell in zip(PATHS, cells, strict=True)]
+        (tmp_path / "labels.csv").write_text("\n".join([f"path,{header}", *rows]) + "\n")
+        return read_labels(tmp_path / "labels.csv", targets=True)
+
+    for header in ("weight", "weight:number"):
+        with pytest.raises(ValueError, match=r"the comma of '2,101' may be .* or no comma"):
+            weights("-12,000", header)
+    for decimal in ("2,5", "0,125", "1800,250"):  # the control
+        assert weights(decimal).of_examples(PATHS, ".").targets["weight"].values[28] == 2.101
+
+
 def test_the_end_of_a_columns_name_says_what_it_is(tmp_path: Path) -> None:
     grades = [str(i % 3) for i in range(30)]
     given = _table(tmp_path, "age:class,findings:class,grade:number", AGES, FINDINGS, grades)

@@ -1,5 +1,6 @@
 """How much of some features others explain: known answers, and what a run loses."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -40,6 +41,22 @@ def test_the_same_features_are_explained_with_fewer_examples_than_features() -> 
     found = explained(h, h)
     assert found is not None
     assert (found.r2 > 0.95, found.directions) == (True, 1.0)
+
+
+@pytest.mark.parametrize("sizes", [(20,), (980, 20), (950, 50), (500, 500)])
+def test_the_same_features_are_kept_whole_whatever_the_groups(sizes: tuple[int, ...]) -> None:
+    h = features(sum(sizes), 16)
+    groups = np.repeat(np.arange(len(sizes)), sizes) if len(sizes) > 1 else None
+    same, half = (explained(h, other, groups=groups) for other in (h, h[:, :8]))
+    assert same is not None
+    assert half is not None
+    assert (same.r2, same.directions) == (1, 1)
+    assert half.r2 < 0.7
+
+
+def test_features_of_one_group_have_no_answer() -> None:
+    h = features(100, 16)
+    assert explained(h, h, groups=np.zeros(100, dtype=np.int64)) is None
 
 
 def test_lost_features_and_a_lower_score_are_worse() -> None:

@@ -125,6 +125,18 @@ def test_few_examples_with_a_label_tell_little() -> None:
     assert perfect.interval[1] == perfect.value == 1
 
 
+@pytest.mark.parametrize(("count", "labels"), [(1, 1), (1, 5), (2, 1), (3, 1), (2, 3), (5, 1)])
+def test_equal_scores_seldom_differ_with_few_examples_with_a_label(count: int, labels: int) -> None:
+    rng, draws = np.random.default_rng(0), 150
+    differ = 0
+    for _ in range(draws):
+        has = rng.permuted(np.arange(60)[:, None] < np.full(labels, count), axis=0)
+        target = Target(values=has.astype(float), labels=tuple(map(str, range(labels))))
+        one, other = (target_outcome(target, rng.normal(size=has.shape) + has) for _ in range(2))
+        differ += one.minus(other).verdict != "no significant difference"
+    assert differ <= 0.06 * draws
+
+
 def test_an_interval_counts_groups() -> None:
     """Of equal examples in ten groups it is that of ten examples: about 4 times as wide."""
     y, p = numbers()

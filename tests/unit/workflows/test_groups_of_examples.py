@@ -124,6 +124,15 @@ def test_audit() -> None:
         assert (wide.low, wide.high) == (0, 0)
 
 
+def test_an_audit_of_one_test_group_is_refused_before_the_work(tmp_path: Path) -> None:
+    rows = np.arange(200)
+    images = np.random.default_rng(0).integers(0, 256, (200, 16, 16, 3), dtype=np.uint8)
+    made = {"x": images, "label": rows % 2, "scene": rows // 10}
+    with pytest.raises(ValueError, match=r"images to score on are of one group.*max_examples"):
+        audit("pixels", made, group="scene", max_examples=8, cache=tmp_path, quiet=True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_whole_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("widefield.audits.bounds.CEILING_STEPS", 8)
     monkeypatch.setattr("widefield.audits.tasks.NUM_SEEDS", 1)

@@ -37,6 +37,17 @@ def test_classes_are_matched_by_name(tmp_path: Path) -> None:
     assert len(found.score.parts) == 3
 
 
+def test_a_column_split_is_what_the_note_names(tmp_path: Path) -> None:
+    names = [str(path) for path in sorted(paint(tmp_path, ["red", "green"], 8).rglob("*.png"))]
+    rows = [f"{name},{'test' if i % 2 else 'train'}" for i, name in enumerate(names)]
+    (tmp_path / "table.csv").write_text("\n".join(["path,split", *rows]) + "\n")
+    labels = {name: Path(name).parent.name for name in names}
+    found = probe("pixels", tmp_path / "table.csv", labels=labels, floors=False, quiet=True)
+    note = "the data are split by the column split: fitted on one part, scored on the other"
+    assert found.notes[0] == note
+    assert len(found.tasks["label"].score) == 8
+
+
 def test_a_class_that_was_never_fitted_is_left_out(tmp_path: Path) -> None:
     train = paint(tmp_path / "train", ["red", "green"], 6)
     test = paint(tmp_path / "test", ["red", "green", "blue"], 6)

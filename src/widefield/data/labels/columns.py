@@ -1,5 +1,6 @@
 """Columns of text and of Arrow tables -> classes, numbers, or several labels of each row."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from widefield.data.table import LEFT_OUT, Table, Target, classes_note
 Classes = tuple[NDArray[np.int64], tuple[str, ...]]
 """Class ids, int64 [n], -1 for no label, and class names."""
 
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _SPLIT = "split"
 _TEST_WORDS, _TRAIN_WORDS = {"test"}, {"train", "training"}
 
@@ -69,6 +71,12 @@ class TextColumn:
             wrong = next(x for x in self.texts if x in present and numbers_of([x]) is None)
             raise ValueError(
                 f"column '{self.task}:number': {wrong!r} is not a finite number: correct it"
+            )
+        with_comma = [text for text in present if "," in text]
+        if with_comma and all(map(_THOUSANDS.fullmatch, with_comma)):
+            raise ValueError(
+                f"column {self.task!r}: the comma of {with_comma[0]!r} may be a decimal point or "
+                "separate thousands: write the point, or no comma"
             )
         values = [numbers.get(text, np.nan) for text in self.texts]
         return Target(values=np.array([*values, np.nan])[self.codes, None])

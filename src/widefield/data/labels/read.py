@@ -306,8 +306,9 @@ def _check_exact(values: Iterable[Any], task: str, location: Callable[[int], str
 
 
 def _may_be_numbers(labels: Iterable[str]) -> bool:
-    """Return whether the classes are numbers, many of them or not whole ones."""
-    numbers = numbers_of(labels) or {}
+    """Return whether the classes are numbers, many of them or not whole ones, but for infinity."""
+    finite = (text for text in labels if text.lstrip("+-").lower() not in ("inf", "infinity"))
+    numbers = numbers_of(finite) or {}
     return len(numbers) > _HINTED or not all(map(float.is_integer, numbers.values()))
 
 

@@ -60,6 +60,8 @@ def _as_array(key: str, value: Array) -> NDArray[np.generic]:
         value = value.detach().cpu()
         return np.asarray(value.float() if value.is_floating_point() else value)
     array = np.asanyarray(value)
+    if np.ma.is_masked(array):
+        raise ValueError(f"key '{key}' is a masked array: leave out or fill what is masked")
     if array.dtype != np.object_:
         return array
     texts = [text_of(cell) for cell in array.flat]

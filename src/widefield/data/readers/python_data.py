@@ -157,7 +157,10 @@ def _read_items(data: Any) -> Examples:
         image, label = _pair(data[i])
         labels.append(label)
         if isinstance(image, torch.Tensor | np.ndarray):
-            array = np.asarray(image.detach().cpu() if isinstance(image, torch.Tensor) else image)
+            if isinstance(image, torch.Tensor):
+                image = image.detach().cpu()
+                image = image.float() if image.dtype == torch.bfloat16 else image
+            array = np.asarray(image)
             if pixels and array.shape != pixels[0].shape:
                 raise ValueError(
                     f"item {i} has shape {list(array.shape)}, and item 0 {list(pixels[0].shape)}: "

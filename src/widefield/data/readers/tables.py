@@ -188,14 +188,9 @@ def _examples(
         raise ValueError(f"{source} has no rows: give at least one image")
     path = path_column(columns.column_names)
     is_name = path is not None and _is_unique_text(columns[path])
-    class_labels = {
-        name: tuple(kind["names"])
-        for name, kind in _features(schema).items()
-        if kind.get("_type") == "ClassLabel"
-    }
     names = Names(columns[path]) if is_name else Names.of_rows(len(images))
     return Examples(
-        **vars(read_tasks(columns, names, ("split", path or ""), class_labels)),
+        **vars(read_tasks(columns, names, ("split", path or ""), _class_labels(schema))),
         files=images,
         is_test=read_split(columns, source),
     )
@@ -216,12 +211,28 @@ def _features(schema: pa.Schema) -> dict[str, dict[str, Any]]:
     return {n: kind for n, kind in features.items() if n in names and isinstance(kind, dict)}
 
 
+def _class_labels(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
+    """Return column -> names of its classes, of columns that `datasets` describes."""
+    return {
+        name: tuple(kind["names"])
+        for name, kind in _features(schema).items()
+        if kind.get("_type") == "ClassLabel"
+    }
+
+
 def _check_equal(schemas: Sequence[pa.Schema], files: Sequence[Path]) -> None:
     for schema, file in zip(schemas, files, strict=True):
         if not schema.equals(schemas[0]):
             raise ValueError(
                 f"'{file}' has other columns than '{files[0]}': give shards of one table"
             )
+        known = _class_labels(schemas[0])
+        for name, classes in _class_labels(schema).items():
+            if classes != known.get(name, classes):
+                raise ValueError(
+                    f"'{file}' names the classes of {printable(name)!r} otherwise than "
+                    f"'{files[0]}': write both with one list of names, in one order"
+                )
 
 
 def _read_arrow(file: Path) -> pa.Table:
