@@ -89,6 +89,15 @@ def test_a_file_that_moved_or_changed(in_folder: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(features(extractor.encoder), features(same.encoder))
 
 
+def test_a_size_that_a_network_states_does_not_bind_it(in_folder: Path) -> None:
+    Path("sized.py").write_text(
+        "from net import build\n\n\ndef sized():\n    network = build()\n"
+        "    network.image_size = 224\n    return network\n"
+    )
+    for name in ("sized.py:sized", "net.py:build"):
+        assert widefield.embed(name, DATA, quiet=True).features.shape == (EXAMPLES, 24)
+
+
 def test_a_module_is_trained_resumed_and_reopened(in_folder: Path, tmp_path: Path) -> None:
     module = made_network.Network(widths=(8, 12))
     before = {key: value.clone() for key, value in module.state_dict().items()}
