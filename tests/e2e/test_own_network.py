@@ -98,6 +98,16 @@ def test_a_size_that_a_network_states_does_not_bind_it(in_folder: Path) -> None:
         assert widefield.embed(name, DATA, quiet=True).features.shape == (EXAMPLES, 24)
 
 
+def test_the_path_of_a_network_may_have_an_at(in_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "a@b" / "net.py"
+    file.parent.mkdir()
+    shutil.copy("net.py", file)
+    for name in (f"{file}:build", f"run@{file}:build"):
+        assert features(open_encoder(name).build(DATA["x"])).shape == (3, 24)
+    done = widefield.pretrain(DATA, out=tmp_path / "run", init=f"{file}:build", **RUN)
+    assert features(done.encoder).shape == (3, 24)
+
+
 def test_a_module_is_trained_resumed_and_reopened(in_folder: Path, tmp_path: Path) -> None:
     module = made_network.Network(widths=(8, 12))
     before = {key: value.clone() for key, value in module.state_dict().items()}
