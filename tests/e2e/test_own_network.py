@@ -108,6 +108,16 @@ def test_the_path_of_a_network_may_have_an_at(in_folder: Path, tmp_path: Path) -
     assert features(done.encoder).shape == (3, 24)
 
 
+def test_a_run_of_it_is_a_start(in_folder: Path, tmp_path: Path) -> None:
+    done = widefield.pretrain(DATA, out=tmp_path / "run", init="run@net.py:build", **RUN)
+    torch.testing.assert_close(features(load_encoder(done.run / "init")), features_of_run())
+    assert f"init: {in_folder}/run@{in_folder}/net.py:build" in (done.run / "run.yaml").read_text()
+
+
+def features_of_run() -> Tensor:
+    return features(open_encoder("run@net.py:build").encoder)  # type: ignore[arg-type]
+
+
 def test_a_module_is_trained_resumed_and_reopened(in_folder: Path, tmp_path: Path) -> None:
     module = made_network.Network(widths=(8, 12))
     before = {key: value.clone() for key, value in module.state_dict().items()}

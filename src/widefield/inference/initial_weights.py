@@ -86,6 +86,9 @@ def init_name(spec: EncoderSpec) -> str:
     """Return the entry of `run.yaml` for an initial encoder; a path is absolute."""
     if isinstance(spec, nn.Module):
         return type(spec).__name__
+    run, network = split_own(encoder_name(spec))
+    if network is not None:
+        return f"{os.path.abspath(run)}@{init_name(network)}"
     if is_own(encoder_name(spec)):
         # Absolute, because a resume may start in another folder.
         file, _, function = os.fspath(spec).rpartition(":")
