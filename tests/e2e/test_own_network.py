@@ -89,6 +89,35 @@ def test_a_file_that_moved_or_changed(in_folder: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(features(extractor.encoder), features(same.encoder))
 
 
+def test_a_size_that_a_network_states_does_not_bind_it(in_folder: Path) -> None:
+    Path("sized.py").write_text(
+        "from net import build\n\n\ndef sized():\n    network = build()\n"
+        "    network.image_size = 224\n    return network\n"
+    )
+    for name in ("sized.py:sized", "net.py:build"):
+        assert widefield.embed(name, DATA, quiet=True).features.shape == (EXAMPLES, 24)
+
+
+def test_the_path_of_a_network_may_have_an_at(in_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "a@b" / "net.py"
+    file.parent.mkdir()
+    shutil.copy("net.py", file)
+    for name in (f"{file}:build", f"run@{file}:build"):
+        assert features(open_encoder(name).build(DATA["x"])).shape == (3, 24)
+    done = widefield.pretrain(DATA, out=tmp_path / "run", init=f"{file}:build", **RUN)
+    assert features(done.encoder).shape == (3, 24)
+
+
+def test_a_run_of_it_is_a_start(in_folder: Path, tmp_path: Path) -> None:
+    done = widefield.pretrain(DATA, out=tmp_path / "run", init="run@net.py:build", **RUN)
+    torch.testing.assert_close(features(load_encoder(done.run / "init")), features_of_run())
+    assert f"init: {in_folder}/run@{in_folder}/net.py:build" in (done.run / "run.yaml").read_text()
+
+
+def features_of_run() -> Tensor:
+    return features(open_encoder("run@net.py:build").encoder)  # type: ignore[arg-type]
+
+
 def test_a_module_is_trained_resumed_and_reopened(in_folder: Path, tmp_path: Path) -> None:
     module = made_network.Network(widths=(8, 12))
     before = {key: value.clone() for key, value in module.state_dict().items()}

@@ -61,6 +61,18 @@ def test_a_neighboring_file_is_not_overwritten(encoder: Path, tmp_path: Path) ->
     assert json.loads(beside.read_text())["name"] == "resnet-tiny"
 
 
+@pytest.mark.parametrize("beside", ["readout.safetensors", "projector.safetensors"])
+def test_an_encoder_whose_readout_would_stay_is_not_replaced(
+    encoder: Path, tmp_path: Path, beside: str
+) -> None:
+    """Wide or projected features would be of two encoders."""
+    (tmp_path / beside).touch()
+    for name in ("encoder.safetensors", "model.safetensors"):
+        with pytest.raises(ValueError, match="would not fit another encoder: choose another name"):
+            export(encoder, tmp_path / name, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == [beside]
+
+
 @pytest.mark.parametrize(
     "name", [".mine.onnx.draft", ".mine.safetensors.draft", ".mine.json.draft"]
 )

@@ -81,7 +81,10 @@ class Encoder(FeatureModule):
     @property
     def size_is_fixed(self) -> bool:
         """Whether the weights need images of `config.image_size`."""
-        return "img_size" in (self.config.timm or {}) or hasattr(self.backbone, "image_size")
+        # torchvision's vision transformers state it; of other networks it may be a default.
+        is_vision = type(self.backbone).__module__.startswith("torchvision.")
+        stated = is_vision and hasattr(self.backbone, "image_size")
+        return stated or "img_size" in (self.config.timm or {})
 
     @property
     def has_map(self) -> bool:

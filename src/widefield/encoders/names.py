@@ -18,9 +18,16 @@ def is_own(name: str) -> bool:
 
 def split_own(name: str) -> tuple[str, str | None]:
     """Return a path and the function of a network in `PATH@FILE.py:FUNCTION`; None without one."""
-    path, _, network = name.rpartition("@")
+    parts = name.split("@")
+    splits = [("@".join(parts[:k]), "@".join(parts[k:])) for k in range(len(parts))]
+    # A path may have an @ too: the file that is there counts, else the last @.
+    path, network = next((s for s in splits if _is_file_of_own(s[1])), splits[-1])
     is_named = bool(path) and is_own(network) and not Path(name).exists()
     return (path, network) if is_named else (name, None)
+
+
+def _is_file_of_own(name: str) -> bool:
+    return is_own(name) and Path(name.rpartition(":")[0]).expanduser().is_file()
 
 
 def check_encoder_name(name: str) -> None:

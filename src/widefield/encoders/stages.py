@@ -141,7 +141,7 @@ def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
         blocks = _repeated_blocks(encoder, outputs)
         # Attention has outputs of four dimensions too, so blocks of tokens come first. Two modules
         # of one class may be any pair of layers; from three on they are taken for blocks.
-        modules = blocks if len(blocks) > 2 else _by_resolution(outputs, len(x)) or blocks
+        modules = blocks if len(blocks) > 2 else _by_resolution(outputs, len(x), size) or blocks
     if len({_tensor(outputs[name]).shape for name in modules}) == 1 and len(modules) > 1:
         count = len(modules)
         depths = [round(count * (i + 1) / _QUARTERS) for i in range(_QUARTERS)]
@@ -173,14 +173,17 @@ def _timm_modules(path: str, network: nn.Module) -> list[str]:
     return [f"{path}.{name}" if path else name for name in dict.fromkeys(names)]
 
 
-def _by_resolution(outputs: Mapping[str, Any], batch: int) -> list[str]:
+def _by_resolution(outputs: Mapping[str, Any], batch: int, size: Sequence[int]) -> list[str]:
     """Return the last submodule at each resolution, in the order of the pass."""
     last: dict[torch.Size, str] = {}
     for name, output in outputs.items():
         x = _tensor(output)
-        if x.ndim == 4 and len(x) == batch and x.shape[2:].numel() > 1 and name not in ("", _TAKEN):
-            last.pop(x.shape[2:], None)  # moves the resolution to its last use
-            last[x.shape[2:]] = name
+        if x.ndim != 4 or len(x) != batch or name in ("", _TAKEN):
+            continue
+        grid = x.shape[1:3] if _is_channels_last(x, size) else x.shape[2:]
+        if grid.numel() > 1:
+            last.pop(grid, None)  # moves the resolution to its last use
+            last[grid] = name
     return list(last.values()) if len(last) > 1 else []
 
 
@@ -212,7 +215,7 @@ def _laid_out(
 ) -> EncoderStage:
     x = _tensor(output)
     if x.ndim == 4:
-        last = getattr(network, "output_fmt", "NCHW") == "NHWC"
+        last = getattr(network, "output_fmt", None) == "NHWC" or _is_channels_last(x, size)
         return EncoderStage(name=name, module=module, layout="BHWC" if last else "BCHW")
     prefix = getattr(network, "num_prefix_tokens", None)
     candidates = range(_MAX_PREFIX + 1) if prefix is None else (prefix, 0)
@@ -232,14 +235,26 @@ def _laid_out(
     raise NoStagesError(f"the {x.shape[1]} tokens of {module} form no grid: take pooled features")
 
 
+def _is_channels_last(x: Tensor, size: Sequence[int]) -> bool:
+    """Return whether maps are [B, h, w, K]: h and w are then those with the shape of the images."""
+    first, last = (_fits(x.shape[k], x.shape[k + 1], size) for k in (1, 2))
+    return first and not last
+
+
 def _grid(count: int, size: tuple[int, ...]) -> tuple[int, int] | None:
     """Return rows and columns of `count` patches of equal sides; None if they do not divide."""
-    # rows / columns = height / width, with an error below one row or column, because the sides
-    # need not be whole patches.
     rows = round((count * size[0] / size[1]) ** 0.5) if count > 0 else 0
-    if rows and count % rows == 0 and abs(rows * size[1] - count // rows * size[0]) < max(size):
+    if rows and count % rows == 0 and _fits(rows, count // rows, size):
         return rows, count // rows
     return None
+
+
+def _fits(rows: int, columns: int, size: Sequence[int]) -> bool:
+    """Return whether rows / columns = height / width, with an error below one row or column.
+
+    The sides need not be whole patches.
+    """
+    return abs(rows * size[1] - columns * size[0]) < max(size)
 
 
 def _by_module(encoder: nn.Module, x: Tensor, names: set[str]) -> list[EncoderStage]:

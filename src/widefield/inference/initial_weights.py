@@ -18,6 +18,7 @@ from widefield.encoders import (
     load_module,
     own_encoder,
 )
+from widefield.encoders.names import split_own
 from widefield.encoders.own import classifier_note
 from widefield.inference.features import resize_hint
 from widefield.inference.open_encoder import EncoderSpec, encoder_name, open_encoder
@@ -85,6 +86,9 @@ def init_name(spec: EncoderSpec) -> str:
     """Return the entry of `run.yaml` for an initial encoder; a path is absolute."""
     if isinstance(spec, nn.Module):
         return type(spec).__name__
+    run, network = split_own(encoder_name(spec))
+    if network is not None:
+        return f"{os.path.abspath(run)}@{init_name(network)}"
     if is_own(encoder_name(spec)):
         # Absolute, because a resume may start in another folder.
         file, _, function = os.fspath(spec).rpartition(":")
@@ -105,7 +109,7 @@ def open_init(spec: EncoderSpec, *, download: bool) -> InitialEncoder:
         notes = classifier_note(name, encoder, encoder.config.channels)
         return InitialEncoder(encoder=encoder, notes=notes)
     name = encoder_name(spec)
-    if is_own(name) and "@" not in name:
+    if is_own(name) and split_own(name)[1] is None:
         return InitialEncoder(encoder=own_encoder(name))
     check_published(name, download=download)
     extractor = open_encoder(name)

@@ -142,9 +142,9 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
         return FeatureExtractor(name=name, architecture=DEFAULT_ARCHITECTURE)
     if name.startswith(("timm:", "torchvision:")):
         return _open_named(name)
-    if is_own(name) and not Path(name).exists() and "@" not in name:
-        return _of_own(name)
     path, network = split_own(name)
+    if is_own(name) and not Path(name).exists() and network is None:
+        return _of_own(name)
     if network is not None:
         return _open_run(name, path, network)
     path, _, architecture = name.rpartition("@")

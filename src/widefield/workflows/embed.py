@@ -151,6 +151,9 @@ def embed(
         image_size=image_size,
         quiet=quiet,
     )
+    dataset = dataset.with_notes(
+        *(f"{task!r} is left out: only classes are written" for task in dataset.targets)
+    )
     extractor = extractor.ready(dataset, on_note=on_note, quiet=quiet)
     embedding = Embedding(
         features=extractor.features(dataset.inputs, quiet=quiet, precision="32").cpu().numpy(),

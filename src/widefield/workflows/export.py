@@ -9,7 +9,9 @@ from widefield.core.errors import input_errors, option
 from widefield.core.files import check_folder_name, checked_output, write_atomically
 from widefield.core.names import check_name
 from widefield.encoders import (
+    ENCODER_FILE,
     MODEL_FILES,
+    READOUT_FILE,
     Encoder,
     Readout,
     Wide,
@@ -20,9 +22,12 @@ from widefield.encoders import (
     save_model_folder,
 )
 from widefield.inference.open_encoder import open_encoder
+from widefield.methods.projector_file import PROJECTOR_FILE
 from widefield.workflows.model_card import model_card
 
 _FORMATS = (".safetensors", ".onnx")
+_FITTED = (READOUT_FILE, PROJECTOR_FILE)
+"""Files of a folder that fit its encoder alone."""
 
 
 @input_errors
@@ -100,6 +105,12 @@ def export(
                 f"{config} does not belong to an encoder, and {out.name} needs its name: choose "
                 "another one"
             )
+    is_of_folder = out.name in (ENCODER_FILE, "model.safetensors")
+    if is_of_folder and any(map(os.path.lexists, map(out.with_name, _FITTED))):
+        raise ValueError(
+            f"{out} has a readout or projector beside it, which would not fit another encoder: "
+            "choose another name"
+        )
     encoder, readout = _open(run)
     if out.suffix == ".onnx":
         module = _selected(run, encoder, readout, features)

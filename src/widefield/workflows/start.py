@@ -29,6 +29,7 @@ from widefield.data.readers import hub
 from widefield.data.source import Data
 from widefield.data.spec import parse
 from widefield.encoders import Encoder, give_network, is_own
+from widefield.encoders.names import split_own
 from widefield.encoders.own import classifier_note, given_network
 from widefield.head import FolderLock
 from widefield.inference.initial_weights import (
@@ -190,7 +191,8 @@ def with_names(settings: Mapping[str, Any], *, recorded: str | None = None) -> d
     named, init, encoder = dict(settings), settings.get("init"), settings.get("encoder")
     if init is not None:
         named["init"] = init_name(init)
-        if not isinstance(init, Encoder) and (isinstance(init, nn.Module) or is_own(str(init))):
+        is_file = is_own(str(init)) and split_own(str(init))[1] is None
+        if not isinstance(init, Encoder) and (isinstance(init, nn.Module) or is_file):
             give_network(init)
     if isinstance(encoder, nn.Module) or (isinstance(encoder, str) and is_own(encoder)):
         network = give_network(encoder, recorded=recorded)

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import widefield
 from widefield.data.labels import LabelTable, read_labels
 from widefield.data.labels.text import kind_of_cells
 
@@ -125,3 +126,12 @@ def test_other_commands_leave_them_out_or_refuse_them(tmp_path: Path) -> None:
             _table(tmp_path, name, cells, targets=False)
     with pytest.raises(ValueError, match="no column holds classes: write some"):
         _table(tmp_path, "age,findings", AGES, FINDINGS, targets=False)
+
+
+def test_embed_says_that_it_leaves_numbers_and_several_labels_out() -> None:
+    x = np.zeros((6, 8, 8, 3), dtype=np.uint8)
+    data = {"x": x, "age": np.linspace(0.5, 3, 6), "tags": np.tile([[0, 1, 1], [1, 0, 1]], (3, 1))}
+    found = widefield.embed("pixels", data, quiet=True)
+    assert found.labels == {}
+    for task in ("age", "tags"):
+        assert f"{task!r} is left out: only classes are written" in found.notes

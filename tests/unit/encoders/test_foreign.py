@@ -183,6 +183,24 @@ def test_timm_by_name_takes_the_hubs_cache(tmp_path: Path, monkeypatch: pytest.M
     assert asked[0].startswith("timm/resnet10t")
 
 
+def test_timm_by_name_with_arguments_has_the_weights_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = timm.create_model("vit_tiny_patch16_224", global_pool="avg").eval()
+    file = tmp_path / "model.safetensors"
+    safetensors.torch.save_file(model.state_dict(), file)
+    name = "timm:vit_tiny_patch16_224,global_pool=avg"
+    assert "random weights" in open_encoder(name).notes[0]
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_: str(file))
+    extractor = open_encoder(name)
+    assert str(file) in extractor.notes[0]
+    x = torch.rand(2, 3, 224, 224)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            extractor.encoder(x), model.forward_head(model.forward_features(2 * x - 1), True)
+        )
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

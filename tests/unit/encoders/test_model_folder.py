@@ -85,6 +85,16 @@ def test_a_folder_keeps_the_arguments_of_a_transformer(more: str, tmp_path: Path
     assert torch.equal(reopened(x), encoder(x))
 
 
+@pytest.mark.parametrize(("key", "value"), [("global_pool", "max"), ("output_stride", 8)])
+def test_what_shows_in_no_tensor_and_is_not_built_is_refused(
+    key: str, value: object, tmp_path: Path
+) -> None:
+    model = timm.create_model("resnet10t", num_classes=0, **{key: value})
+    timm.models.save_for_hf(model, tmp_path, {"model_args": {key: value}}, safe_serialization=True)
+    with pytest.raises(ValueError, match=f"config.json has {key} {value!r}, which no encoder here"):
+        load_model_folder(tmp_path)
+
+
 def test_a_folder_with_another_configuration_is_refused(tmp_path: Path) -> None:
     save_model_folder(build_encoder("resnet-tiny", seed=0), tmp_path, card="")
     config = json.loads((tmp_path / "config.json").read_text())

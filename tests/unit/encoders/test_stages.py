@@ -64,6 +64,18 @@ def test_channels_last_networks_give_channels_first_maps(images: Tensor) -> None
     }
 
 
+@pytest.mark.parametrize("side", [(64, 64), (64, 96)])
+def test_channels_last_networks_of_others_too(side: tuple[int, int]) -> None:
+    network = torchvision.models.swin_t().eval()
+    x = torch.rand(2, 3, *side, generator=torch.Generator().manual_seed(0))
+    _, *maps, last = stage_maps(network, x).values()
+    with torch.no_grad():
+        for k, found in enumerate(maps, 1):
+            assert torch.equal(found, network.features[: 2 * k](x).permute(0, 3, 1, 2))
+    assert list(last.shape[1:]) == [768, side[0] // 32, side[1] // 32]
+    assert len(maps) == 3
+
+
 def test_torchvision_networks_have_the_last_map_of_each_resolution(images: Tensor) -> None:
     network = torchvision.models.resnet18().eval()
     maps = stage_maps(network, torch.nn.functional.interpolate(images, size=64))

@@ -53,6 +53,8 @@ CONFIG = "config.json"
 RECORD = "widefield"
 """Entry of the configuration with the record of preprocessing."""
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_NOT_BUILT = {"global_pool": ("max", "avgmax", "catavgmax"), "output_stride": (8, 16)}
+"""Arguments of timm that no encoder has, and that show in no tensor."""
 
 
 def is_model_folder(path: Path) -> bool:
@@ -150,6 +152,13 @@ def _load_transformers(
 
 def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[EncoderConfig]:
     inputs = _inputs(folder, values)
+    arguments = values.get("model_args")
+    for key, value in arguments.items() if isinstance(arguments, dict) else ():
+        if value in _NOT_BUILT.get(key, ()):
+            raise ValueError(
+                f"{folder / CONFIG} has {key} {value!r}, which no encoder here has: load the "
+                "model in Python"
+            )
     has_arguments = in_timm(name) and timm_module(name) in WITH_ARGUMENTS
     given = given_arguments(values.get("model_args")) if has_arguments else {}
     whole = with_arguments(name, given)

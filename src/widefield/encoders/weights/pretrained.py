@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from widefield.encoders.arguments import split_arguments
 from widefield.encoders.config import LIBRARY_NETWORKS, VARIANTS, published_cfg, timm_name
 from widefield.encoders.vision import published_url
 
@@ -27,7 +28,7 @@ def _places(name: str) -> tuple[str, str]:
     if source == "torchvision":
         return published_url(model), ""
     is_builtin = model in (*VARIANTS, *LIBRARY_NETWORKS)
-    cfg = None if is_builtin else published_cfg(timm_name(model))
+    cfg = None if is_builtin else published_cfg(timm_name(split_arguments(model)[0]))
     return ("", "") if cfg is None else (cfg.url or "", cfg.hf_hub_id or "")
 
 
