@@ -16,7 +16,7 @@ import torch
 import widefield
 from studies import registry
 from studies.packs import Packs
-from studies.study import TOGETHER, Measured, ScaleName, Study
+from studies.study import RATE, TOGETHER, Measured, ScaleName, Study
 from studies.trained import Trained, run_settings, train, validated
 from studies.verdict import judge, judge_closed
 from widefield.core.files import write_atomically
@@ -241,10 +241,11 @@ def draw(study: Study, scale: ScaleName, *, packs: Packs, work: Path, folder: Pa
     """Draw the figure of a study from the encoders of its first seed, which `work` has."""
     if study.figure is None:
         return None
-    sizes = study.scales[scale]
+    sizes, arms = study.scales[scale], list(study.arms)
     trained = {
         name: train(study.arms[name], sizes, packs, sizes.seeds[0], work)
-        for name in study.arms_at(scale)
+        # Each arm is followed by those that differ in the learning rate alone.
+        for name in sorted(study.arms_at(scale), key=lambda x: arms.index(x.partition(RATE)[0]))
     }
     figure, path = study.figure(trained), folder / f"{study.id}.{scale}.png"
     write_atomically(path, lambda draft: figure.savefig(draft, format="png", dpi=110))

@@ -127,7 +127,7 @@ def draw_neurons(trained: Mapping[str, Trained]) -> Figure:
     for (name, arm), axes in zip(trained.items(), grid, strict=True):
         images, _, _ = preferred(arm, SHOWN)
         for axis, image in zip(axes, images, strict=True):
-            axis.imshow(image.permute(1, 2, 0).cpu().numpy())
+            axis.imshow(image.permute(1, 2, 0).cpu().numpy(), interpolation="nearest")
             axis.set(xticks=[], yticks=[], frame_on=False)
         axes[0].set_ylabel(name, rotation=0, ha="right", va="center")
     return figure
