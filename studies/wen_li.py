@@ -134,9 +134,10 @@ NEURONS = Study(
     ),
     conclusion=(
         "Crops alone make neurons colorful; with color distortion more of their activation remains "
-        "in gray images. Supervised and adversarial training give neurons no more color than "
-        "contrastive training with color distortion. Untrained neurons, and those of training "
-        "without augmentation, have less color than all of these."
+        "in gray images. Supervised training does not give neurons a fourth more color than "
+        "contrastive training with color distortion; of adversarial training the intervals are too "
+        "wide to tell. The means of untrained neurons, and of those without augmentation, are "
+        "lower than all of these."
     ),
 )
 

@@ -53,9 +53,9 @@ def share_interval(
     are: the weight w is that of hits that are equal within each. With one group the interval is
     [0, 1].
 
-    Of numbers in place of hits, such as those of an average precision, that depend on so many
-    `trials` of the n examples alone, each example is a group, G is `trials` at most in w, and the
-    sum 1 / `trials` at least.
+    `trials` is for numbers in place of hits, such as those of an average precision, on which only
+    so many of the n examples bear, those with the label. Without `groups` each example is then a
+    group. In w, G is at most `trials`, and sum_g m_g^2 / n^2 is at least 1 / `trials`.
     """
     n, share = len(hits), float(hits.mean())
     if groups is None and trials is None:

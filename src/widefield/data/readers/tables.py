@@ -146,6 +146,7 @@ def read_schema(file: Path) -> pa.Schema:
 
 
 def read_columns(file: Path, names: list[str] | None = None) -> pa.Table:
+    """Read the columns `names` of a Parquet file, or all of them."""
     try:
         return pq.read_table(file, columns=names)
     except (pa.ArrowException, OSError) as error:

@@ -160,7 +160,7 @@ def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[Encoder
                 "model in Python"
             )
     has_arguments = in_timm(name) and timm_module(name) in WITH_ARGUMENTS
-    given = given_arguments(values.get("model_args")) if has_arguments else {}
+    given = given_arguments(arguments) if has_arguments else {}
     whole = with_arguments(name, given)
     given.pop("patch_size", None)  # which may be that of the small stem
     plain = with_arguments(name, given)
