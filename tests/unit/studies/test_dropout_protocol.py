@@ -123,6 +123,34 @@ def test_labels_are_those_of_the_epochs_own_batches() -> None:
     assert found.value > 0.97
 
 
+def test_fewer_drawings_are_used_again_in_turn() -> None:
+    """Three drawings in six epochs: as six drawings of which the last three are the first."""
+    # Labels that the images do not determine: accuracies differ with every change of the training.
+    (images, _), (_, labels), test = colored(150), colored(150, seed=2), colored(100, seed=1)
+
+    def scored(drawings: int) -> tuple[list[int], list[bool]]:
+        numbers: list[int] = []
+
+        def brighter(
+            index: np.ndarray, number: int, generator: Generator
+        ) -> tuple[Tensor, dict[str, Tensor]]:
+            numbers.append(number)
+            x = image_batch(images[index], CPU) * (1 + 0.5 * (number % 3))
+            return x, {"side": labels["side"][torch.from_numpy(index)]}
+
+        sets, options = ((images, labels), test), {"device": CPU, "epochs": 6}
+        outcomes = score_sgd(
+            Pixels(), *sets, classes={"side": 2}, draw=brighter, drawings=drawings, **options
+        )
+        return numbers, outcomes["side"].values.tolist()
+
+    again, anew = scored(3), scored(6)
+    assert again[0] == [0, 0, 1, 1, 2, 2]  # two batches of each
+    assert anew[0] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    assert again[1] == anew[1]
+    assert again[1] != scored(1)[1]
+
+
 def test_the_encoder_stands_still_and_only_training_images_are_augmented() -> None:
     encoder = build_encoder("resnet-tiny", image_size=8, seed=0).train()
     before = {key: value.clone() for key, value in encoder.state_dict().items()}
