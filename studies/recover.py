@@ -82,7 +82,7 @@ RECOVER = cpu_study(
     question="Does a feature that pooling hides come back into the pooled features?",
     tiny=replace(TINY, arms=2),
     cpu=Scale(images=5000, epochs=18, minutes=20, settings={"method": "view-contrast"}),
-    arms={way: Arm(data="cifar10+digits", about={"way": way}) for way in WAYS},
+    arms={way: Arm(data="cifar10+digits", compared=True, about={"way": way}) for way in WAYS},
     measure=recovered,
     findings=(
         Finding(

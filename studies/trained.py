@@ -1,5 +1,6 @@
 """A trained encoder of a study, and the numbers that several studies take of one."""
 
+import csv
 import fcntl
 import hashlib
 import json
@@ -35,6 +36,8 @@ from widefield.probes.score import score
 from widefield.probes.untrained import with_data_statistics
 from widefield.probes.wide import fit_on_dataset
 from widefield.train.build import DataInfo, build_run_encoder, fit_encoder
+from widefield.train.run_dir import RunFolder
+from widefield.train.step import StepMetrics
 
 Sets = tuple[Dataset, Dataset]
 """Examples that probes are fitted on, and those that are scored."""
@@ -236,11 +239,12 @@ def train(arm: Arm, scale: Scale, packs: Packs, seed: int, work: Path) -> Traine
         settings["init"] = str(train(arm.start, scale, packs, 0, work).folder)
     if arm.weights is not None:
         settings["init"] = arm.weights(packs)
-    folder = work / _run_name(arm.data, settings)
+    compared = arm.compared or "init" in settings
+    folder = work / (_run_name(arm.data, settings) + ("-compared" if arm.compared else ""))
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder.with_suffix(".lock")):
         if not _cost_file(folder).exists():
-            _train_or_resume(data_of(arm, scale, packs, seed), folder, settings)
+            _train_or_resume(data_of(arm, scale, packs, seed), folder, settings, compared=compared)
     return Trained(arm, scale, packs, seed, folder)
 
 
@@ -286,7 +290,11 @@ def _cost_file(folder: Path) -> Path:
     return folder.parent / f"{folder.name}.json"
 
 
-def _train_or_resume(data: Data, folder: Path, settings: dict[str, Any]) -> None:
+class _LastEpoch(Exception):
+    """The encoder is trained and saved."""
+
+
+def _train_or_resume(data: Data, folder: Path, settings: dict[str, Any], *, compared: bool) -> None:
     resumed = (folder / "checkpoints" / "last.pt").exists()
     if not resumed:
         shutil.rmtree(folder, ignore_errors=True)  # a run that was killed before a checkpoint
@@ -294,16 +302,35 @@ def _train_or_resume(data: Data, folder: Path, settings: dict[str, Any]) -> None
     views = {} if "recipe" in settings else {"views": VIEWS}
     every = {"checkpoint_every": max(1, settings["epochs"] // 4)}
     given = {} if resumed else every | views | settings
-    done = widefield.pretrain(data, out=folder, resume=resumed, quiet=True, **given)
-    if not done.finished:
-        raise KeyboardInterrupt
+
+    def end(metrics: StepMetrics) -> None:
+        # The comparison with floors takes as long as a short training, and a study has its own.
+        if metrics.epoch == settings["epochs"] and not compared:
+            raise _LastEpoch
+
+    try:
+        done = widefield.pretrain(
+            data, out=folder, resume=resumed, quiet=True, on_epoch=end, **given
+        )
+        if not done.finished:
+            raise KeyboardInterrupt
+    except _LastEpoch:
+        last = RunFolder(path=folder).encoder_at(settings["epochs"])
+        shutil.copytree(last, folder, dirs_exist_ok=True)
     cost = {
         "processor seconds": round(time.process_time() - began[0], 1),
         "wall seconds": round(time.monotonic() - began[1], 1),
-        "effective rank": round(done.health.effective_rank, 1),
+        "effective rank": _effective_rank(folder),
         "resumed": resumed,
     }
     write_atomically(_cost_file(folder), lambda draft: draft.write_text(json.dumps(cost)))
+
+
+def _effective_rank(folder: Path) -> float:
+    """Return the effective rank of the features after the last epoch."""
+    with (folder / "metrics.csv").open(newline="") as file:
+        *_, last = csv.DictReader(file)
+    return round(float(last["effective_rank"]), 1)
 
 
 @contextmanager

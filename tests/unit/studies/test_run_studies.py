@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from studies import __main__ as command
 from studies import calibration, feature_dropout, registry, runner, seen, trained
@@ -95,6 +96,22 @@ def test_runs_are_trained_once_and_the_findings_decided(
     assert run(toy, packs, tmp_path).runs == kept.runs
     (tmp_path / "results" / "toy.cpu.json").unlink()
     assert run(toy, packs, tmp_path).content["findings"] == kept.content["findings"]
+
+
+def test_only_runs_that_are_compared_take_the_time_for_it(packs: Packs, tmp_path: Path) -> None:
+    arm, scale = make_study().arms["trained"], make_study().scales["cpu"]
+    short, whole = (
+        trained.train(each, scale, packs, 0, tmp_path)
+        for each in (arm, replace(arm, compared=True))
+    )
+    assert short.folder is not None
+    assert whole.folder is not None
+    assert not (short.folder / "readout.safetensors").exists()
+    assert (whole.folder / "readout.safetensors").exists()
+    assert short.cost["effective rank"] == whole.cost["effective rank"]
+    weights, others = (run.encoder.state_dict() for run in (short, whole))
+    assert all(torch.equal(weights[name], others[name]) for name in weights)
+    assert short.projected is not None
 
 
 def test_results_of_other_versions_are_not_mixed(
