@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -40,7 +41,7 @@ class Trainer:
                     f"the loss is {loss} after epoch {state.epoch}: lower lr or use "
                     f"{option('precision', 32)}, and start again with another {option('out')}"
                 )
-            on_epoch(metrics)
+            on_epoch(replace(metrics, epoch=state.epoch))
 
     def _epoch(self) -> Iterator[StepMetrics]:
         state, loader = self.state, self.loader

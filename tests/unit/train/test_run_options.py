@@ -123,3 +123,17 @@ def test_encoders_without_residual_blocks_have_no_start_to_choose() -> None:
     ) as e:
         settings.build(seed=0)
     assert "\n" not in str(e.value)
+
+
+def test_callbacks_count_the_epochs_that_are_finished(tmp_path: Path) -> None:
+    steps: list[int] = []
+    epochs: list[int] = []
+    pretrain(
+        images(),
+        out=tmp_path / "run",
+        **small("simclr") | {"epochs": 3},
+        on_step=lambda metrics: steps.append(metrics.epoch),
+        on_epoch=lambda metrics: epochs.append(metrics.epoch),
+    )
+    assert steps == [0] * 4 + [1] * 4 + [2] * 4
+    assert epochs == [1, 2, 3]
