@@ -14,9 +14,13 @@ def _no_value(_: object) -> float:
 
 
 def _closed(name: str, fields: dict[str, object]) -> Study:
-    criteria = fields.pop("findings", {})
+    criteria, asked = fields.pop("findings", {}), fields.pop("asked", {})
     assert isinstance(criteria, dict)
-    findings = (Finding(id=k, criterion=v, value=_no_value) for k, v in criteria.items())
+    assert isinstance(asked, dict)
+    findings = (
+        Finding(id=k, criterion=v, at_least=asked.get(k, 0.0), value=_no_value)
+        for k, v in criteria.items()
+    )
     return Study(id=name, scales={}, arms={}, findings=tuple(findings), **fields)  # type: ignore[arg-type]
 
 

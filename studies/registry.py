@@ -20,7 +20,6 @@ MODULES = (
     "equal_time",
     "dictionary",
     "rates",
-    "recover",
     "photographs",
     "starts",
     "calibration",

@@ -84,8 +84,6 @@ class Arm:
         start: an arm whose encoder of seed 0 is trained further.
         weights: returns the file of the weights that it starts from, from packs.
         source: returns what is trained on, where `data` is no pack, from packs, scale and seed.
-        compared: whether its run ends as a user's does, with a comparison and a readout; runs from
-            initial weights always do.
         about: what the `measure` of the study takes from its arms.
     """
 
@@ -99,7 +97,6 @@ class Arm:
     start: "Arm | None" = None
     weights: Callable[["Packs"], str] | None = None
     source: Callable[["Packs", Scale, int], Any] | None = None
-    compared: bool = False
     about: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -239,12 +239,11 @@ def train(arm: Arm, scale: Scale, packs: Packs, seed: int, work: Path) -> Traine
         settings["init"] = str(train(arm.start, scale, packs, 0, work).folder)
     if arm.weights is not None:
         settings["init"] = arm.weights(packs)
-    compared = arm.compared or "init" in settings
-    folder = work / (_run_name(arm.data, settings) + ("-compared" if arm.compared else ""))
+    folder = work / _run_name(arm.data, settings)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder.with_suffix(".lock")):
         if not _cost_file(folder).exists():
-            _train_or_resume(data_of(arm, scale, packs, seed), folder, settings, compared=compared)
+            _train_or_resume(data_of(arm, scale, packs, seed), folder, settings)
     return Trained(arm, scale, packs, seed, folder)
 
 
@@ -294,7 +293,7 @@ class _LastEpoch(Exception):
     """The encoder is trained and saved."""
 
 
-def _train_or_resume(data: Data, folder: Path, settings: dict[str, Any], *, compared: bool) -> None:
+def _train_or_resume(data: Data, folder: Path, settings: dict[str, Any]) -> None:
     resumed = (folder / "checkpoints" / "last.pt").exists()
     if not resumed:
         shutil.rmtree(folder, ignore_errors=True)  # a run that was killed before a checkpoint
@@ -305,7 +304,8 @@ def _train_or_resume(data: Data, folder: Path, settings: dict[str, Any], *, comp
 
     def end(metrics: StepMetrics) -> None:
         # The comparison with floors takes as long as a short training, and a study has its own.
-        if metrics.epoch == settings["epochs"] and not compared:
+        # With initial weights it chooses the encoder that is handed over.
+        if metrics.epoch == settings["epochs"] and "init" not in settings:
             raise _LastEpoch
 
     try:
