@@ -158,11 +158,7 @@ def of_views() -> str:
 
 def of_recipes() -> str:
     """Return the text of the file of a whole run."""
-    lines = []
-    names = {"METHOD_NAMES": METHODS, "VIEW_NAMES": VIEWS}
-    for name, words in names.items():
-        lines += [f"\n\n{name} = (\n", *(f'    "{word}",\n' for word in words), ")\n"]
-    return filled(RECIPE, hints_of_run()) + "".join(lines)
+    return filled(RECIPE, hints_of_run())
 
 
 FILES = {

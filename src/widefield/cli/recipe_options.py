@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from widefield.cli.help import group, group_of, with_parameters
 from widefield.cli.signature import written
-from widefield.config.arguments import METHOD_NAMES, VIEW_NAMES, RecipeArguments
+from widefield.config.arguments import RecipeArguments
 from widefield.core.errors import option
 from widefield.core.names import check_name
 from widefield.core.validation import check
@@ -63,10 +63,10 @@ def check_settings(values: Mapping[str, Any], *, devices: Collection[str] = ()) 
         if value is None or value == "auto":
             continue
         if name == "method":
-            check_name("method", value, METHOD_NAMES)
+            check_name("method", value, written()["settings"]["methods"])
         elif name == "views":
             for policy in value.split("+"):
-                check_name("views", policy, VIEW_NAMES)
+                check_name("views", policy, written()["settings"]["views"])
         elif name == "device":
             check_name("device", value, (*typing.get_args(_hints()["device"]), *devices))
         elif name in hints and name not in ("encoder", "init", "teacher"):

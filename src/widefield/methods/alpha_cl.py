@@ -14,7 +14,6 @@ from widefield.core.names import check_name
 from widefield.core.precision import full_precision
 from widefield.methods.infonce import half_squared_distances
 from widefield.methods.pair import Compare, PairConfig, PairMethod
-from widefield.methods.projector import ProjectorConfig
 
 PairImportance = Literal["quadratic", "infonce", "gaussian", "inverse"]
 
@@ -122,8 +121,6 @@ class AlphaCLConfig(PairConfig):
 
     name: ClassVar[str] = "alpha-cl"
 
-    projector: ProjectorConfig = ProjectorConfig(layers=2)
-    """The projection head."""
     temperature: Annotated[float, Gt(0)] = 0.1
     """Temperature of the pair importance."""
     pair_importance: PairImportance = "infonce"

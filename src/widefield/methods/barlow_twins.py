@@ -58,7 +58,6 @@ class BarlowTwinsConfig(PairConfig):
     name: ClassVar[str] = "barlow-twins"
 
     projector: ProjectorConfig = ProjectorConfig(dim=512)
-    """The projection head."""
     # As published, where it was the best of a search (Zbontar et al. 2021, section 2.2).
     off_diagonal_weight: Annotated[float, Gt(0)] = 0.005
     """Weight of the correlations between different dimensions; the paper's lambda."""

@@ -12,7 +12,6 @@ from torch import Tensor
 from widefield.core.batch import ContrastedRows, checked
 from widefield.core.precision import full_precision
 from widefield.methods.pair import Compare, PairConfig, PairMethod
-from widefield.methods.projector import ProjectorConfig
 
 
 @checked
@@ -50,10 +49,6 @@ class DCLConfig(PairConfig):
 
     name: ClassVar[str] = "dcl"
 
-    lr: Annotated[float, Gt(0)] = 2e-2
-    """Peak learning rate of encoder and projector."""
-    projector: ProjectorConfig = ProjectorConfig(layers=2)
-    """The projection head."""
     temperature: Annotated[float, Gt(0)] = 0.1
     """Temperature of the softmax."""
 

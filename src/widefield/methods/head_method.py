@@ -64,12 +64,6 @@ class HeadConfig(Settings):
         second = "none" if self.optimizer == "sgd" else self.second_moment
         return Layout(moments=self.moments, second_moment=second)
 
-    def placed(self, examples: int, dim: int, memory: Memory) -> Self:
-        """Return the settings with the storage of `examples` rows of width `dim`."""
-        return replace(
-            self, storage=select_device_kind(self.storage, examples, dim, memory, self.layout)
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class HeadMethodConfig(ProjectionConfig, ABC):
@@ -88,11 +82,6 @@ class HeadMethodConfig(ProjectionConfig, ABC):
     def head_loss(self) -> Callable[..., Tensor]:
         """Return the loss of z [b, m], rows [b, m], and a second view's z where there is one."""
 
-    @property
-    def on_sphere(self) -> bool:
-        """Whether features are put on the unit sphere."""
-        return True
-
     def build(self, context: BuildContext) -> Method:
         """Build the method for a run."""
         return self.method_class(
@@ -101,8 +90,9 @@ class HeadMethodConfig(ProjectionConfig, ABC):
 
     def placed(self, examples: int, feature_dim: int, memory: Memory) -> Self:
         """Return the settings with the storage of the rows."""
-        dim = self.projector.out_dim(feature_dim)
-        return replace(self, head=self.head.placed(examples, dim, memory))
+        dim, rows = self.projector.out_dim(feature_dim), self.head
+        storage = select_device_kind(rows.storage, examples, dim, memory, rows.layout)
+        return replace(self, head=replace(rows, storage=storage))
 
 
 Config = TypeVar("Config", bound=HeadMethodConfig)
@@ -147,9 +137,8 @@ class HeadMethod(Method, Generic[Config]):
         super().__init__()
         check_number("examples", Positive, examples)
         selected = self.config_class.of(config, settings)
-        self.projector = selected.projector.build(
-            encoder_dim
-        )  # first, because it checks the memory
+        # First, because it checks the memory.
+        self.projector = selected.projector.build(encoder_dim)
         dim, rows = selected.projector.out_dim(encoder_dim), selected.head
         device = torch.device("cpu") if context is None else context.device
         self.layout = rows.layout
@@ -158,7 +147,7 @@ class HeadMethod(Method, Generic[Config]):
             examples,
             dim,
             loss=selected.head_loss(),
-            normalize=selected.on_sphere,
+            normalize=selected.flat().get("normalize", True),
             init=rows.init,
             gather_distributed=selected.gather_distributed,
             storage=choose_storage(

@@ -13,7 +13,6 @@ from torch.nn import functional
 from widefield.core.batch import ContrastedRows, checked
 from widefield.core.precision import full_precision
 from widefield.methods.pair import Compare, PairConfig, PairMethod
-from widefield.methods.projector import ProjectorConfig
 
 
 def half_squared_distances(f: Tensor) -> Tensor:
@@ -84,8 +83,6 @@ class InfoNCEConfig(PairConfig):
 
     name: ClassVar[str] = "infonce"
 
-    projector: ProjectorConfig = ProjectorConfig(layers=2)
-    """The projection head."""
     temperature: Annotated[float, Gt(0)] = 0.1
     """Temperature of the softmax."""
     eps: Annotated[float, Ge(0)] = 1.0

@@ -95,9 +95,7 @@ class LeJEPAConfig(ProjectionConfig):
     # 0.02 has a higher class accuracy and a lower digit accuracy (studies/results/
     # rate-lejepa.cpu.json).
     lr: Annotated[float, Gt(0)] = 6e-3
-    """Peak learning rate of encoder and projector."""
     projector: ProjectorConfig = ProjectorConfig()
-    """The projection head."""
     sigreg_weight: Annotated[float, Interval(gt=0, lt=1)] = 0.05
     """Weight of the distance from a Gaussian; the paper's lambda."""
     slices: Annotated[int, Ge(1)] = 256

@@ -52,7 +52,6 @@ class MMCRConfig(PairConfig):
     name: ClassVar[str] = "mmcr"
 
     projector: ProjectorConfig = ProjectorConfig(dim=512)
-    """The projection head."""
     local_weight: Annotated[float, Ge(0)] = 0.0
     """Weight of the nuclear norm of each example's two views; the paper's lambda."""
 

@@ -16,7 +16,6 @@ from widefield.core.types import Loss
 from widefield.methods.arguments import MethodArguments
 from widefield.methods.base import BuildContext, Method
 from widefield.methods.pair import ProjectionConfig
-from widefield.methods.projector import ProjectorConfig
 from widefield.methods.target import TargetNetwork
 
 
@@ -61,8 +60,6 @@ class MoCoConfig(ProjectionConfig):
 
     name: ClassVar[str] = "moco"
 
-    projector: ProjectorConfig = ProjectorConfig(layers=2)
-    """The projection head."""
     temperature: Annotated[float, Gt(0)] = 0.2
     """Temperature of the softmax."""
     ema_decay: Annotated[float, Interval(ge=0, le=1)] = 0.99

@@ -24,7 +24,7 @@ Compare = Callable[[Tensor, Tensor], Tensor]
 class ProjectionConfig(MethodConfig):
     """Settings of all methods that compare the projections of a batch."""
 
-    projector: ProjectorConfig = ProjectorConfig()
+    projector: ProjectorConfig = ProjectorConfig(layers=2)
     """The projection head."""
     gather_distributed: bool = False
     """Compute one loss over the examples of all processes."""

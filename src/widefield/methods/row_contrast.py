@@ -11,7 +11,6 @@ from torch import Tensor
 from widefield.head import decoupled_contrast
 from widefield.head.per_example_head import SCALE
 from widefield.methods.head_method import HeadMethod, HeadMethodConfig
-from widefield.methods.projector import ProjectorConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,17 +19,10 @@ class RowContrastConfig(HeadMethodConfig):
 
     name: ClassVar[str] = "row-contrast"
 
-    projector: ProjectorConfig = ProjectorConfig(layers=2)
-    """The projection head."""
     logit_scale: Annotated[float, Gt(0)] = SCALE
     """Factor of the logits."""
     normalize: bool = True
     """Put features and rows on the unit sphere."""
-
-    @property
-    def on_sphere(self) -> bool:
-        """Whether features are put on the unit sphere."""
-        return self.normalize
 
     def head_loss(self) -> Callable[..., Tensor]:
         """Return the loss with these settings."""

@@ -20,18 +20,12 @@ class SDietConfig(HeadMethodConfig):
     name: ClassVar[str] = "s-diet"
 
     projector: ProjectorConfig = ProjectorConfig(layers=2, width=2048)
-    """The projection head."""
     logit_scale: Annotated[float, Gt(0)] = 1.0
     """Factor of the logits; 1 in the paper."""
     label_smoothing: Annotated[float, Interval(ge=0, lt=1)] = 0.8
     """Share of the target that is spread over the batch."""
     normalize: bool = True
     """Put features on the unit sphere, as published."""
-
-    @property
-    def on_sphere(self) -> bool:
-        """Whether features are put on the unit sphere."""
-        return self.normalize
 
     def head_loss(self) -> Callable[..., Tensor]:
         """Return the loss with these settings."""

@@ -12,7 +12,6 @@ from torch import Tensor
 from widefield.core.batch import Rows, checked
 from widefield.core.precision import full_precision
 from widefield.methods.pair import Compare, PairConfig, PairMethod
-from widefield.methods.projector import ProjectorConfig
 
 
 @checked
@@ -78,9 +77,6 @@ class SimCLRConfig(PairConfig):
     # 0.02 has a higher class accuracy and a lower digit accuracy (studies/results/
     # rate-simclr.cpu.json).
     lr: Annotated[float, Gt(0)] = 6e-3
-    """Peak learning rate of encoder and projector."""
-    projector: ProjectorConfig = ProjectorConfig(layers=2)
-    """The projection head."""
     temperature: Annotated[float, Gt(0)] = 0.1
     """Temperature of the softmax."""
     loss: Literal["nt-xent", "one-sided"] = "nt-xent"

@@ -2,15 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from annotated_types import Gt
 from torch import Tensor
 
 from widefield.core.batch import Rows, checked
 from widefield.core.precision import full_precision
 from widefield.methods.pair import Compare, PairConfig, PairMethod
-from widefield.methods.projector import ProjectorConfig
 
 SQUARED_RADIUS = 10.0
 """HaoChen et al.'s mu, for projections that are larger than ours by sqrt(b)."""
@@ -41,9 +39,7 @@ def spectral_contrastive(z1: Rows, z2: Rows) -> Tensor:
     return (inner.square().sum() / 2 - inner.diagonal().sum()) / len(z1)
 
 
-@checked
-@full_precision
-def in_ball(z: Rows, radius: Annotated[float, Gt(0)]) -> Tensor:
+def in_ball(z: Tensor, radius: float) -> Tensor:
     """Return the rows z [b, m], those longer than `radius` shortened to it."""
     squared = z.square().sum(1, keepdim=True)
     # Clamped before the root: the gradient of a norm is 0 / 0 at a zero row.
@@ -76,9 +72,6 @@ class SpectralConfig(PairConfig):
     """Settings of `Spectral`."""
 
     name: ClassVar[str] = "spectral"
-
-    projector: ProjectorConfig = ProjectorConfig(layers=2)
-    """The projection head."""
 
     def pair_loss(self) -> Compare:
         """Return the loss with these settings."""

@@ -76,9 +76,7 @@ class VICRegConfig(PairConfig):
     # 0.02 has a higher class accuracy and a lower digit accuracy (studies/results/
     # rate-vicreg.cpu.json).
     lr: Annotated[float, Gt(0)] = 6e-3
-    """Peak learning rate of encoder and projector."""
     projector: ProjectorConfig = ProjectorConfig(dim=512)
-    """The projection head."""
     # The three weights as published (Bardes et al. 2022, section 4.2).
     invariance_weight: Annotated[float, Gt(0)] = 25.0
     """Weight of the distance between the two views; the paper's lambda."""

@@ -24,7 +24,6 @@ class ViewContrastConfig(HeadMethodConfig):
     name: ClassVar[str] = "view-contrast"
 
     projector: ProjectorConfig = ProjectorConfig(layers=2, width=2048)
-    """The projection head."""
     logit_scale: Annotated[float | None, Gt(0)] = None
     """Factor of the contrast's logits: 10, 20 from 600 steps on, and 5 from 3,000 on."""
     cross_entropy_weight: Annotated[float | None, Gt(0)] = None
