@@ -103,8 +103,7 @@ def spectral_loss(data: DataSets, w: Tensor) -> Tensor:
 def matching_head(data: DataSets, w: Tensor) -> Tensor:
     """Return the best isometry W_H for a given W: the polar factor of B W^T (proof of 4.3)."""
     u, _, vh = torch.linalg.svd(data.b @ w.mT, full_matrices=False)
-    head: Tensor = u @ vh
-    return head
+    return u @ vh
 
 
 def minimize_diet(

@@ -70,8 +70,7 @@ def stationary_ratio(nu1: float, nu2: float, phi: float) -> float:
 def isometric_heads(count: int, generator: Generator, *, embedding: int = CLASSES) -> Tensor:
     """Draw isometries with m = C < n, or another `embedding`, [R, n, m]."""
     raw = torch.randn(count, EXAMPLES, embedding, generator=generator, dtype=torch.float64)
-    heads: Tensor = torch.linalg.qr(raw).Q
-    return heads
+    return torch.linalg.qr(raw).Q
 
 
 def class_sums(heads: Tensor) -> Tensor:

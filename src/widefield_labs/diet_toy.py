@@ -101,8 +101,7 @@ def train_toy(
 
 def outside(ratio: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Return how far ratios [.., C] lie outside bounds [.., 2]; negative within them."""
-    excess: np.ndarray = np.maximum(bounds[..., :1] - ratio, ratio - bounds[..., 1:]).max(-1)
-    return excess
+    return np.maximum(bounds[..., :1] - ratio, ratio - bounds[..., 1:]).max(-1)
 
 
 def check(arrays: Arrays) -> tuple[Check, ...]:

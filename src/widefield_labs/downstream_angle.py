@@ -84,8 +84,7 @@ def fitted_error(
 
 def standard_error(share: NDArray[np.float64], count: float) -> NDArray[np.float64]:
     """Return that of a share measured on `count` points; at a share of 0 or 1 that of one point."""
-    error: NDArray[np.float64] = np.sqrt((share * (1 - share)).clip(1 / count) / count)
-    return error
+    return np.sqrt((share * (1 - share)).clip(1 / count) / count)
 
 
 def check(arrays: Arrays) -> tuple[Check, ...]:

@@ -69,14 +69,12 @@ def gradient_gap(generator: Generator) -> Tensor:
     ]
     (expected,) = torch.autograd.grad(torch.stack(losses).sum(), theta)
     gap = (gradient(theta.detach(), u, v)[0] - expected).flatten(1).norm(dim=1)
-    worst: Tensor = (gap / expected.flatten(1).norm(dim=1)).max()
-    return worst
+    return (gap / expected.flatten(1).norm(dim=1)).max()
 
 
 def alignment(theta: Tensor) -> Tensor:
     """Return |theta_k.mu_k| / |theta_k| of each feature, [..., K]."""
-    cosine: Tensor = theta[..., 0].abs() / torch.linalg.vector_norm(theta, dim=-1)
-    return cosine
+    return theta[..., 0].abs() / torch.linalg.vector_norm(theta, dim=-1)
 
 
 def trajectories(

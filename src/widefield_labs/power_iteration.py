@@ -68,8 +68,7 @@ def roughest(w: Tensor, atoms: Tensor, p: Tensor, noise: Tensor) -> Tensor:
         for by in (shift, -shift)
     )
     slopes = (ahead - behind) / (2 * DIFFERENCE)
-    norms: Tensor = torch.linalg.matrix_norm(slopes.transpose(-3, -2).flatten(-2), 2)
-    return norms
+    return torch.linalg.matrix_norm(slopes.transpose(-3, -2).flatten(-2), 2)
 
 
 def spectrum(a: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:

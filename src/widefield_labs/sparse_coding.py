@@ -41,9 +41,8 @@ from widefield_labs.lab import (
     between,
     close,
 )
-from widefield_labs.sparse_data import SparseCoding
 from widefield_labs.sparse_downstream import SINGLETON, downstream, losses, weights
-from widefield_labs.sparse_learner import Arms, Training, train
+from widefield_labs.sparse_learner import Arms, SparseCoding, Training, train
 
 Sweep = Literal["tau", "lam", "mask_rate", "noise", "size"]
 TIME = 11.0  # length of the training in units of d/step_size, the time scale of all rates

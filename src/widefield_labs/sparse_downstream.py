@@ -17,9 +17,9 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from widefield_labs.lab import Arrays
-from widefield_labs.sparse_data import SparseCoding
 from widefield_labs.sparse_learner import (
     Arms,
+    SparseCoding,
     contrastive_loss,
     draw_views,
     parts,

@@ -11,7 +11,7 @@ from widefield_labs import LABS
 from widefield_labs import sparse_coding as lab
 from widefield_labs import sparse_downstream as worth
 from widefield_labs import sparse_learner as learner
-from widefield_labs.sparse_data import SparseCoding, masked_pair
+from widefield_labs.sparse_learner import SparseCoding, masked_pair
 
 BROKEN = [
     ("covered", lambda a: 0.5 * a, "with RandomMask: share of atoms"),

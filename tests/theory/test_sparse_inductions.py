@@ -13,7 +13,7 @@ from torch import Tensor
 
 from draws import generator
 from widefield_labs import sparse_learner as learner
-from widefield_labs.sparse_data import SparseCoding
+from widefield_labs.sparse_learner import SparseCoding
 
 D, D1 = 32, 256
 LOG = math.log(D)

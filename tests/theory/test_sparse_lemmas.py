@@ -11,7 +11,7 @@ from torch import Tensor
 
 from draws import generator
 from widefield_labs import sparse_learner as learner
-from widefield_labs.sparse_data import SparseCoding, masked_pair
+from widefield_labs.sparse_learner import SparseCoding, masked_pair
 
 D, D1, NEURONS = 64, 1024, 1024
 LOG = math.log(D)

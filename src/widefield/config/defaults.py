@@ -150,7 +150,6 @@ def method_with_settings(overrides: Collection[str]) -> str | None:
 
 
 def views_for(method: str, *, steps: int, init: str | None = None, kind: Kind = "images") -> str:
-    """Return the default views of a run."""
     is_short = method == DEFAULT_METHOD and steps < LONG_RUN_STEPS
     is_moderate = kind == "images" and (is_short or init is not None)
     return DEFAULT_VIEWS if is_moderate else ViewSettings().names

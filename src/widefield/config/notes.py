@@ -21,10 +21,6 @@ from widefield.views import ViewSettings
 
 _OF_INIT = ("init_lr_scale", "layer_decay", "freeze_blocks", "freeze_norm_layers", "init_average")
 """Settings of runs from initial weights."""
-_WITH_LABELS = ("supervised",)
-"""Methods whose result is what they trained, without an average."""
-ONE_VIEW = ("diet", "diet-mse", "distill", "row-contrast", "s-diet", "supervised")
-"""Methods that do not compare two views."""
 
 
 def notes_on(
@@ -56,7 +52,7 @@ def _without_effect(recipe: Recipe, overrides: Collection[str]) -> Iterator[str]
                     f"{option(name)} has no effect on random weights: give {option('init')}, or "
                     "leave it out"
                 )
-    elif recipe.method.name in _WITH_LABELS and "init_average" in overrides:
+    elif recipe.method.method_class.needs_labels and "init_average" in overrides:
         yield (
             f"{option('init_average')} has no effect on training with labels, whose result is what "
             "was trained: leave it out"
@@ -67,7 +63,7 @@ def _without_effect(recipe: Recipe, overrides: Collection[str]) -> Iterator[str]
             f"{option('micro_batch')} {size} has no effect on batches of {recipe.batch_size}: give "
             "less, or leave it out"
         )
-    if recipe.views.names == "none" and recipe.method.name not in ONE_VIEW:
+    if recipe.views.names == "none" and recipe.method.method_class.view_count == 2:
         yield (
             f"{option('views', 'none')} makes the two views of {recipe.method.name} equal, so that "
             f"their agreement teaches nothing: {option('views')} sets others"
@@ -119,7 +115,7 @@ def _on_start(recipe: Recipe, overrides: Collection[str]) -> str:
     """Return the note on how initial weights are kept, unless the user decided all of it."""
     names, scale = ["init_lr_scale", "freeze_norm_layers"], recipe.init_lr_scale
     result = ""
-    if recipe.method.name not in _WITH_LABELS:
+    if not recipe.method.method_class.needs_labels:
         names.append("init_average")
         result = ", and are averaged with the trained ones at the end"
     unset = [name for name in names if name not in overrides]

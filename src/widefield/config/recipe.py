@@ -146,7 +146,6 @@ class Recipe(Settings):
         return replace(self, method=method, views=views, encoder=encoder, **run)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for `run.yaml`."""
         method = {"name": self.method.name, **self.method.to_dict()}
         return {**super().to_dict(), "method": method, "views": self.views.to_dict()}
 

@@ -211,7 +211,6 @@ def named_recipe(
 def _published(
     name: str, published: PaperSettings, method: str, planted: Collection[str]
 ) -> dict[str, Any]:
-    """Return the settings of a published recipe under their flat names."""
     if method not in published.methods:
         raise ValueError(
             f"the recipe {name} has no settings for {method}: it is for {listed(published.methods)}"

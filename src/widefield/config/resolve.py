@@ -51,7 +51,6 @@ class RunContext:
 
     @classmethod
     def of(cls, dataset: Dataset, *, device: torch.device, **others: Any) -> Self:
-        """Return the context of a data set on this machine."""
         return cls(
             examples=len(dataset),
             inputs=InputSpec.of_form(dataset.form),
@@ -151,7 +150,6 @@ def check(
 
 
 def without_auto(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without the method `auto`."""
     return {name: value for name, value in overrides.items() if (name, value) != ("method", AUTO)}
 
 

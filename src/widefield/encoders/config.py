@@ -208,8 +208,7 @@ def in_timm(name: str) -> bool:
     """Return whether timm has a model of this name."""
     import timm
 
-    found: bool = timm.is_model(name)
-    return found
+    return timm.is_model(name)
 
 
 def published_cfg(model: str) -> Any:

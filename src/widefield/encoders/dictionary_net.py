@@ -58,8 +58,7 @@ class DictionaryNet(nn.Module):
         return torch.cat([g, self.kept(f).to(g.dtype)], dim=1)
 
     def _body(self, f: Tensor) -> Tensor:
-        result: Tensor = self.block(self.mix(f))
-        return result
+        return self.block(self.mix(f))
 
 
 class ResidualBlock(nn.Module):

@@ -181,8 +181,7 @@ class Projected(FeatureModule):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the projections of images x[B, C, H, W], one row for each image."""
-        projections: Tensor = self.projector(self.encoder(x))
-        return projections
+        return self.projector(self.encoder(x))
 
 
 class Normalized(FeatureModule):
@@ -201,8 +200,7 @@ class Normalized(FeatureModule):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output of the module for images in [0, 1]."""
-        result: Tensor = self.module((x - self.mean) / self.std)
-        return result
+        return self.module((x - self.mean) / self.std)
 
 
 def build_encoder(

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -112,12 +112,6 @@ class Readout(nn.Module):
         channels, height, width = config.filtered
         with seeded(0):  # its random filters are replaced
             self.dictionary = PatchDictionary(channels, (height, width))
-
-    if TYPE_CHECKING:
-
-        def __call__(self, h: Tensor, sources: Sequence[Tensor]) -> Tensor:
-            """Call `forward`, with its types."""
-            ...
 
     def extra_repr(self) -> str:
         """Return the width of the output and its sources, for the repr."""

@@ -67,8 +67,7 @@ def published_normalization(name: str) -> tuple[tuple[float, ...], tuple[float, 
 def published_url(name: str) -> str:
     """Return the address of torchvision's default weights of a model."""
     check_vision(name)
-    url: str = _published(name).url
-    return url
+    return _published(name).url
 
 
 def _published(name: str) -> Any:

@@ -177,7 +177,6 @@ class FeatureExtractor:
         return replace(self, encoder=encoder, form=form, readout=None, notes=notes)
 
     def require_run(self, hint: str) -> RunFolder:
-        """Return the run that trained the encoder."""
         if self.run is None:
             raise ValueError(f"{self.name} is not a widefield run: {hint}")
         return self.run

@@ -33,8 +33,6 @@ _CONSTANT = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class InitialEncoder:
-    """A pretrained encoder, with notes for the user."""
-
     encoder: Encoder
     notes: tuple[str, ...] = ()
     """Which weights these are, and how they were adapted."""

@@ -32,6 +32,7 @@ from widefield.encoders import (
 )
 from widefield.encoders.names import check_encoder_name, split_own
 from widefield.encoders.own import classifier_note
+from widefield.encoders.weights.normalization import normalization_text
 from widefield.inference.features import DEFAULT_ARCHITECTURE, FeatureExtractor, FeatureKind
 from widefield.methods import load_projector
 from widefield.train.run_dir import RunFolder
@@ -177,7 +178,6 @@ def _open_run(name: str, path: str, network: str | None) -> FeatureExtractor:
 
 
 def encoder_name(spec: str | os.PathLike[str]) -> str:
-    """Return the name or path of an encoder."""
     if isinstance(spec, str | os.PathLike):
         return os.fspath(spec)
     raise ValueError(
@@ -196,11 +196,7 @@ def _of_module(module: nn.Module) -> FeatureExtractor:
     else:
         mean, std = normalization
         encoder = Normalized(module, mean=mean, std=std)
-        numbers = " and deviation ".join(
-            ", ".join(f"{x:.4g}" for x in values) for values in normalization
-        )
-        origin = "guessed: it has no pretrained_cfg" if guessed else "its pretrained_cfg"
-        note = f"{name}: images normalized by mean {numbers} ({origin})"
+        note = f"{name}: {normalization_text(mean, std)} ({_origin(guessed)})"
     notes = (note, *classifier_note(name, module))
     return FeatureExtractor(name=name, encoder=encoder, form=_size_of(module), notes=notes)
 
@@ -217,12 +213,15 @@ def _size_of(module: nn.Module) -> Form:
 
 def _of_own(name: str) -> FeatureExtractor:
     encoder = own_encoder(name)
-    mean, std = encoder.config.mean, encoder.config.std
-    origin = "guessed: it has no pretrained_cfg" if encoder.config.guessed else "its pretrained_cfg"
-    note = f"{name}: images normalized by mean {list(mean)} and deviation {list(std)} ({origin})"
-    form = Form(channels=encoder.config.channels)
-    notes = (note, *classifier_note(name, encoder, encoder.config.channels))
+    config = encoder.config
+    note = f"{name}: {normalization_text(config.mean, config.std)} ({_origin(config.guessed)})"
+    notes = (note, *classifier_note(name, encoder, config.channels))
+    form = Form(channels=config.channels)
     return FeatureExtractor(name=name, encoder=encoder, form=form, notes=notes)
+
+
+def _origin(guessed: bool) -> str:
+    return "guessed: it has no pretrained_cfg" if guessed else "its pretrained_cfg"
 
 
 def _of_encoder(name: str, encoder: Encoder) -> FeatureExtractor:

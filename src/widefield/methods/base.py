@@ -1,7 +1,7 @@
 """Base classes of all methods and of their settings."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
@@ -186,7 +186,7 @@ class MethodConfig(Settings):
 
     name: ClassVar[str]
     """Name of the method on the command line and in `run.yaml`."""
-    method_class: ClassVar[Callable[..., Method]]
+    method_class: ClassVar[type[Any]]
     """Class of the method, of which these are the `config_class`."""
     step_variants: ClassVar[dict[str, dict[str, Any]]] = {}
     """Settings that change the cost of a step, by name; the step benchmark measures them too."""

@@ -120,8 +120,7 @@ class Projector(nn.Sequential):
             ValueError: h has another width than the head was built for.
         """
         check_tensors({"h": h}, {"h": Shape("b D")}, {"D": self.arguments["in_dim"]})
-        result: Tensor = super().forward(h)  # type: ignore[no-untyped-call]
-        return result
+        return super().forward(h)  # type: ignore[no-untyped-call]
 
 
 def _check_memory(in_dim: int, layers: int, width: int, out_dim: int) -> None:

@@ -64,7 +64,6 @@ class DataInfo(InputSpec):
 
     @classmethod
     def of(cls, dataset: Dataset, growth: Growth | None = None) -> "DataInfo":
-        """Return the properties of a data set, with the statistics of its first examples."""
         first = dataset if growth is None else dataset.subset(slice(0, growth.first))
         mean, std = first.channel_mean_std()
         return cls.of_form(
@@ -92,7 +91,6 @@ def build(
     """Build encoder, method, views, optimizers and learning rates of a training run.
 
     All weights are drawn from the recipe's seed; the global random state does not change.
-
     """
     _check_batch_size(recipe, shard, data.examples)
     # The encoder comes first: views of sounds have its front end, and the method its width.

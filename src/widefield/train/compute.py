@@ -12,8 +12,6 @@ from widefield.core.types import Precision
 
 @dataclass(frozen=True)
 class Compute:
-    """The device and precision of a step."""
-
     device: torch.device
     precision: Precision
     """Arithmetic of the forward pass; weights and gradients stay float32."""
@@ -26,7 +24,6 @@ class Compute:
         return self.precision == "bf16-mixed"
 
     def autocast(self) -> torch.autocast:
-        """Context of a forward pass."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.is_mixed)
 
     def wrap(self, module: nn.Module) -> nn.Module:

@@ -25,7 +25,6 @@ class DistributedContext:
     """One process of a run: its rank, the number of processes, and collective operations.
 
     Without torchrun there is one process. All ranks have to make the same calls in the same order.
-
     """
 
     def __init__(self, device: torch.device, precision: Precision) -> None:
@@ -48,7 +47,6 @@ class DistributedContext:
         return self.shard.rank == 0
 
     def barrier(self) -> None:
-        """Wait for all ranks."""
         self.max(0)
 
     def max(self, value: int) -> int:

@@ -22,7 +22,6 @@ def check_empty(folder: Path) -> None:
 
 
 def check_is_run(folder: Path) -> None:
-    """Check that a folder holds a run."""
     if not (folder / SETTINGS_FILE).exists():
         raise ValueError(f"{folder} is not a run: it has no {SETTINGS_FILE}")
 

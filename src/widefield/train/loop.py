@@ -28,7 +28,6 @@ class Trainer:
         self.step = TrainStep(state, compute=compute)
 
     def fit(self, epochs: int, *, on_step: OnStep, on_epoch: OnStep) -> None:
-        """Train until `epochs` are finished."""
         state = self.state
         while state.epoch < epochs:
             for metrics in self._epoch():

@@ -67,8 +67,7 @@ class Manifest:
 
     def paths(self) -> list[str]:
         """Path of every example that the run is trained on, in order."""
-        paths: list[str] = self._read("path")["path"].to_pylist()
-        return paths
+        return self._read("path")["path"].to_pylist()
 
     def excluded(self) -> tuple[str, ...]:
         """Path of every example that was left out of the run on request."""
@@ -82,7 +81,6 @@ class Manifest:
         return np.asarray(self._read("digest")["digest"].to_numpy())
 
     def growth(self) -> Growth:
-        """Return when examples were added to the run."""
         metadata = self._read("path").schema.metadata or {}
         try:
             return Growth(**json.loads(metadata[_METADATA]))
@@ -90,7 +88,6 @@ class Manifest:
             raise ValueError(CHANGED_MESSAGE.format(self.file)) from error
 
     def checksum(self) -> str:
-        """Return the checksum of the file."""
         self._check_file()
         with self.file.open("rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()

@@ -87,7 +87,6 @@ class ProgressBar:
         self._bar.stop()
 
     def step(self, metrics: StepMetrics) -> None:
-        """Advance by one step."""
         now = time.monotonic()
         if now - self._read_at > SECONDS_BETWEEN_LOSSES or metrics.step == self._total_steps:
             self._read_at = now
@@ -116,7 +115,6 @@ class ProgressBar:
         )
 
     def print_line(self, line: str) -> None:
-        """Print a line above the bar."""
         print_line(self._bar.console, line)
 
 
@@ -170,7 +168,6 @@ class MetricsLog:
             self._logger.log_metrics(numbers, step=epoch)
 
     def close(self) -> None:
-        """Flush all loggers."""
         self._board.close()
         if self._logger is not None:
             self._logger.finalize("success")

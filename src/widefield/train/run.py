@@ -191,16 +191,13 @@ class PretrainRun:
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder that is trained."""
         assert isinstance(self.state.encoder, Encoder)
         return self.state.encoder
 
     def print_line(self, line: str) -> None:
-        """Print a line for the user, on stderr."""
         print_line(self.console, line)
 
     def train(self, *, on_step: OnStep | None, on_epoch: OnStep | None) -> Pretrained:
-        """Train to the end, or until a signal."""
         if self.ranks.is_rank_zero:
             path, every, state = self.folder.path, self.recipe.metrics_every, self.state
             self.log = MetricsLog(path, epoch=state.epoch, logger=self.logger)
@@ -319,7 +316,6 @@ class PretrainRun:
         return epoch == self.recipe.epochs or epoch % self.recipe.checkpoint_every == 0
 
     def save_encoder(self, folder: Path) -> None:
-        """Write the encoder, and the projector if there is one, into `folder`."""
         save_encoder_to(self.encoder, folder)
         if self.projector is not None:
             save_projector(self.projector, folder)
@@ -393,5 +389,4 @@ class PretrainRun:
         self._save_seconds = self._saved_at - start_time
 
     def close(self) -> None:
-        """Close the files of the heads."""
         self.state.close()

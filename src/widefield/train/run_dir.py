@@ -161,17 +161,14 @@ class RunFolder:
             self.write_settings(after)
 
     def write_settings(self, settings: dict[str, Any]) -> None:
-        """Write `run.yaml`."""
         text = yaml_text(settings)
         write_atomically(self.settings_file, lambda tmp: tmp.write_text(text, encoding="utf-8"))
 
     def settings(self) -> dict[str, Any]:
-        """Read `run.yaml`."""
         check_is_run(self.path)
         return read_settings(self.settings_file)
 
     def recipe(self) -> Recipe:
-        """Return the resolved recipe of the run."""
         check_is_run(self.path)
         return load_recipe(self.settings_file)
 
@@ -188,7 +185,6 @@ class RunFolder:
         return self.settings().get("group")
 
     def form(self) -> Form:
-        """Return the form of the run's examples."""
         settings = self.settings()
         if "form" not in settings:
             raise ValueError(f"{self.settings_file}: form is missing: restore the file")
@@ -231,7 +227,6 @@ def load_recipe(file: Path) -> Recipe:
 
 
 def read_settings(file: Path) -> dict[str, Any]:
-    """Read a `run.yaml`."""
     settings = read_yaml(file)
     if not isinstance(settings, dict) or not {"data", "recipe"} <= settings.keys():
         raise ValueError(f"{file} describes no run: data or recipe is missing")

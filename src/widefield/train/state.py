@@ -36,22 +36,18 @@ class TrainState:
 
     @property
     def encoder(self) -> nn.Module:
-        """The encoder that is trained."""
         return self.model.encoder
 
     @property
     def method(self) -> Method:
-        """The method that trains it."""
         return self.model.method
 
     @property
     def heads(self) -> list[PerExampleHead]:
-        """The method's per-example heads."""
         return [part for part in self.model.method.modules() if isinstance(part, PerExampleHead)]
 
     @property
     def head_optimizers(self) -> list[torch.optim.Optimizer]:
-        """Optimizers of the rows of the heads."""
         return [head.optimizer for head in self.heads if head.optimizer is not None]
 
     def state_dict(self) -> dict[str, Any]:
@@ -95,7 +91,6 @@ class TrainState:
         self.step, self.sums = state["step"], state["sums"]
 
     def close(self) -> None:
-        """Close files and threads of the heads."""
         for head in self.heads:
             head.storage.close()
 

@@ -95,7 +95,6 @@ class TrainStep:
         return total.detach()
 
     def draw(self, batch: Batch) -> list[Tensor]:
-        """Return as many views as the method needs."""
         state = self.state
         gradients = partial(loss_gradients, state.model, batch.index, self.compute.autocast)
         context = AugmentContext(mask=batch.mask, crops=batch.crops, gradients=gradients)

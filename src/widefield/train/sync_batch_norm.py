@@ -16,8 +16,7 @@ class _Synchronized(_BatchNorm):
         """Return the normalized input [b, C, ...]."""
         x, world = input, rank_and_world()[1]
         if not self.training or world == 1:
-            result: Tensor = super().forward(x)
-            return result
+            return super().forward(x)
         var, mean = torch.var_mean(x.float(), [0, *range(2, x.ndim)], correction=0)
         stats = gather(torch.stack([mean, var])[None])  # [world, 2, C]
         mean = stats[:, 0].mean(0)
@@ -74,7 +73,6 @@ def synchronize_batch_norm(model: nn.Module) -> None:
 
     Modules keep their parameters, buffers and names, so checkpoints are the same. In evaluation
     mode and in one process they compute as before. torch's own `SyncBatchNorm` needs a GPU.
-
     """
     for name, module in model.named_modules():
         if not isinstance(module, _BatchNorm) or isinstance(module, _Synchronized):

@@ -5,7 +5,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import yaml
@@ -29,7 +28,6 @@ from widefield.config.defaults import (
     batch_size_for,
     with_balance,
 )
-from widefield.config.notes import ONE_VIEW
 from widefield.config.recipe import Recipe
 from widefield.config.recipes import AUTO, RECIPES, make_recipe
 from widefield.config.resolve import RunContext, check, resolve
@@ -39,7 +37,6 @@ from widefield.data import steps_per_epoch
 from widefield.encoders import EncoderSettings, build_encoder, family_of
 from widefield.encoders.layers import family_of_network
 from widefield.methods import METHODS, ViewContrastConfig
-from widefield.methods.base import BuildContext
 from widefield.workflows.plan import plan
 from widefield.workflows.pretrain import pretrain
 
@@ -610,21 +607,3 @@ def test_views_of_sounds_are_refused_for_images(views: str) -> None:
     context = RunContext(examples=500, inputs=InputSpec(), device=CPU, memory=Memory(host=10**9))
     with pytest.raises(ValueError, match="are for sounds or windows: leave them out"):
         resolve("default", {"views": views}, context)
-
-
-def test_methods_of_one_view_are_known() -> None:
-    context = BuildContext(
-        encoder=nn.Flatten(),
-        feature_dim=8,
-        examples=4,
-        labels={"class": torch.arange(4) % 2},
-        steps=9,
-        batch_size=2,
-        weight_decay=0.0,
-        seed=0,
-        device=CPU,
-        generator=torch.Generator(),
-        targets=np.zeros((4, 8), np.float32),
-    )
-    found = {name for name in METHODS if METHODS[name]().build(context).view_count == 1}
-    assert found == set(ONE_VIEW)

@@ -33,7 +33,6 @@ def adapt_encoder(encoder: Encoder, form: Form) -> tuple[Encoder, tuple[str, ...
 
     Its mean and deviation stay, and are no guess for what is trained with them; one channel gets
     their means, further ones repeat them.
-
     """
     before = encoder.config
     config = adapted_config(before, form)

@@ -214,7 +214,6 @@ def read_config(text: str) -> EncoderConfig:
     fields, so that a file cannot select what is downloaded or executed.
     """
     fields = json.loads(text)
-    fields = _ADDED_FIELDS | fields if isinstance(fields, dict) else fields
     if not isinstance(fields, dict) or fields.keys() != EncoderConfig.__dataclass_fields__.keys():
         raise ValueError("its configuration has other fields")
     for name in ("name", "stem"):
@@ -241,10 +240,7 @@ def read_config(text: str) -> EncoderConfig:
 
 def read_inputs(fields: Mapping[str, Any], *, signals: bool = False) -> InputSpec:
     """Return the record of preprocessing in a file; that of `signals` keeps their units."""
-    values = _ADDED_FIELDS | dict(fields)
-    if values["fit"] == "center":  # its name before there were others
-        values["fit"] = "crop"
-    values = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
+    values: dict[str, Any] = {k: tuple(x) if isinstance(x, list) else x for k, x in fields.items()}
     for name, hint in (_FIELDS | (_OF_SIGNALS if signals else {})).items():
         if not is_valid(hint, values[name]):
             raise ValueError(f"{name} is {values[name]!r}")
@@ -273,13 +269,6 @@ _OF_SIGNALS: dict[str, Any] = {
     "std": tuple[Annotated[float, Interval(ge=_FLOAT32.tiny, le=_FLOAT32.max)], ...],
 }
 """Those of windows, whose units may be any."""
-_ADDED_FIELDS: dict[str, Any] = {
-    "interpolation": "bicubic",
-    "fit": "crop",
-    "guessed": False,
-    "digest": None,
-}
-"""Fields that were added to the configuration, and the values that files without them have."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 

@@ -160,7 +160,6 @@ def load_module(module: nn.Module) -> Encoder:
     whose weights have these shapes, because a resumed run has to build its encoder again. Any other
     module is a network of one's own (`encoders/own.py`). The encoder normalizes images as
     `module_normalization` says, or as usual for these weights.
-
     """
     tensors = {name: value.detach().cpu() for name, value in module.state_dict().items()}
     cfg = getattr(module, "pretrained_cfg", None)

@@ -35,7 +35,11 @@ from widefield.encoders.vision import TORCHVISION, published_normalization
 from widefield.encoders.weights.adapt import POSITIONS, adapted_config
 from widefield.encoders.weights.files import first_invalid
 from widefield.encoders.weights.key_maps import PATCHES
-from widefield.encoders.weights.normalization import Normalization, per_channel
+from widefield.encoders.weights.normalization import (
+    Normalization,
+    normalization_text,
+    per_channel,
+)
 
 _NOT_FEATURES = re.compile(
     r"num_batches_tracked$|relative_(position_index|coords_table)$|attn_mask$|rope_embed\.periods$"
@@ -56,8 +60,6 @@ Tensors = Mapping[str, Tensor]
 
 
 class ArchitectureSpec(NamedTuple):
-    """An architecture, its configuration, and the shapes of its tensors."""
-
     architecture: str
     config: EncoderConfig
     wanted: Tensors
@@ -67,8 +69,6 @@ class ArchitectureSpec(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class WeightMatch:
-    """A match of the tensors of a file with an architecture."""
-
     architecture: str
     keys: dict[str, str]
     """Name of a tensor in the architecture -> its name in the file."""
@@ -91,7 +91,6 @@ class WeightMatch:
         return len(self.keys) + len(self.random)
 
     def line(self) -> str:
-        """Return a one-line summary of the match."""
         location = f" below '{self.prefix}'" if self.prefix else ""
         rest = [f"{len(self.keys)} of {self.wanted} tensors found{location}"]
         if self.others:
@@ -106,12 +105,8 @@ class WeightMatch:
         if self.config.conv1 is not None:
             padding = self.config.conv1["padding"]
             rest.append(f"first layer 3x3, padded by {padding}, no max-pool")
-        mean, std = _numbers(self.config.mean), _numbers(self.config.std)
-        guess = " (guessed; @NAME~NORMALIZATION chooses another)"
-        rest.append(
-            f"images normalized by mean {mean} and deviation {std}"
-            f"{guess if self.config.guessed else ''}"
-        )
+        guess = " (guessed; @NAME~NORMALIZATION chooses another)" if self.config.guessed else ""
+        rest.append(f"{normalization_text(self.config.mean, self.config.std)}{guess}")
         return f"{self.architecture}: {'; '.join(rest)}"
 
     @property
@@ -126,7 +121,6 @@ class WeightMatch:
 
     @property
     def is_match(self) -> bool:
-        """Whether every tensor matches."""
         return not self.random and not self.unused
 
 
@@ -186,10 +180,6 @@ def _remedy(best: WeightMatch, *, chosen: bool) -> str:
     if chosen:
         return "it has the weights of another encoder: name that one, or leave @NAME out"
     return "append @NAME to the file, NAME being a timm model or torchvision:NAME"
-
-
-def _numbers(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:.4g}" for value in values)
 
 
 def _join_first(names: Sequence[str]) -> str:
@@ -317,8 +307,6 @@ def _foreign_config(name: str, image_size: int) -> EncoderConfig:
 
 
 class _Found(NamedTuple):
-    """Matches below a prefix."""
-
     prefix: str
     keys: dict[str, str]
     """Name in the architecture -> key in the file."""

@@ -329,8 +329,7 @@ def widefield_encoder(pretrained: bool = False, **arguments: Any) -> nn.Module:
     """Return the network of an encoder, as timm calls it; nothing in `encoder` is executed."""
     from timm.models import build_model_with_cfg
 
-    model: nn.Module = build_model_with_cfg(_network, TIMM_NAME, pretrained, **arguments)
-    return model
+    return build_model_with_cfg(_network, TIMM_NAME, pretrained, **arguments)
 
 
 def _network(encoder: dict[str, Any], num_classes: int = 0, **_: Any) -> nn.Module:

@@ -6,7 +6,7 @@ is reported.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -95,7 +95,6 @@ def are_numbers(values: object) -> TypeGuard[list[float]]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file."""
     check_plain_file(path, largest=_MAX_BYTES)
     try:
         values = json.loads(path.read_text("utf-8"))
@@ -153,6 +152,11 @@ def module_normalization(module: nn.Module) -> tuple[Normalization | None, bool]
     weight = module.state_dict()[first_weight(module)]
     channels = weight.shape[1] if weight.ndim == 4 else len(mean)
     return (per_channel(mean, channels), per_channel(std, channels)), stated is None
+
+
+def normalization_text(mean: Sequence[float], std: Sequence[float]) -> str:
+    numbers = (", ".join(f"{value:.4g}" for value in values) for values in (mean, std))
+    return f"images normalized by mean {' and deviation '.join(numbers)}"
 
 
 def per_channel(values: tuple[float, ...], channels: int) -> tuple[float, ...]:

@@ -16,8 +16,6 @@ from widefield.encoders.weights.key_maps import PATCHES, PERIODS, vit_prefixes
 
 
 class Published(NamedTuple):
-    """A published vision transformer."""
-
     name: str
     depth: int
     heads: int
