@@ -1,6 +1,6 @@
 """Distillation: predict the features of frozen teachers, computed once for each example."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Unpack
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from widefield.core.batch import Positive, Rows, check_number, checked
 from widefield.core.devices import to_device
+from widefield.core.errors import option
 from widefield.core.precision import full_precision
 from widefield.core.types import Loss
 from widefield.head import initial_rows
@@ -121,9 +122,14 @@ class Distill(Method):
         self._targets = targets
         shape = config.projector
         if targets is not None:
-            shape = shape.changed({"dim": targets.shape[1]})
+            shape = replace(shape, dim=targets.shape[1])
         self.projector = shape.build(encoder_dim)
         self.dim = shape.out_dim(encoder_dim)
+        if targets is not None and targets.shape[1] != self.dim:
+            raise ValueError(
+                f"the teachers have {targets.shape[1]} features and the encoder {self.dim}: give "
+                f"{option('projector_layers')} of 1 or more"
+            )
 
     def _loss(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
         (view,) = views
