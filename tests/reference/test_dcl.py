@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from draws import draw
 from widefield.methods.dcl import dcl
 from widefield.methods.simclr import nt_xent
 
 
 def views(b: int, seed: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    z1, z2 = torch.randn(2, b, 3, generator=generator, dtype=torch.float64)
+    z1, z2 = draw(2, b, 3, seed=seed)
     return z1, z2
 
 

@@ -7,13 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from draws import draw
 from widefield.methods.mmcr import mmcr
 
 
 def two_views(b: int, m: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    z1, z2 = torch.randn(
-        2, b, m, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    )
+    z1, z2 = draw(2, b, m, seed=seed)
     return z1, z2
 
 

@@ -19,7 +19,6 @@ BROKEN = [
     ("contrast_log_factor", lambda a: a - 1, "factors' product"),
     ("contrast", lambda a: a + 300, "256 grays"),
 ]
-"""What to do to one array so that one claim is broken."""
 
 
 @given(seed=st.integers(0, 1000), count=st.integers(2, 12), levels=st.integers(1, 3))

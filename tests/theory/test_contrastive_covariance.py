@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import draw
 from widefield_labs import contrastive_covariance as lab
 from widefield_labs import pair_gradients
 from widefield_labs.pair_weights import gaussian_weights
@@ -22,17 +23,12 @@ BROKEN = [
     ("soft_triplet_error", lambda a: a + 1e-6, "soft triplet loss: the same"),
     ("views_score", lambda a: 0 * a, "boundary"),
 ]
-"""What to do to one array so that one claim is broken."""
-
-
-def draw(seed, *shape):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @given(seed=st.integers(0, 99), tau=st.floats(0.1, 5), eps=st.sampled_from([0.0, 0.3, 1.0]))
 @settings(max_examples=20, deadline=None)
 def test_the_loss_and_its_weights_are_those_of_eq_1(seed, tau, eps):
-    f, f2 = draw(seed, 2, 5, 2)
+    f, f2 = draw(2, 5, 2, seed=seed)
     loss = 5 * pair_gradients.infonce(f, f2, temperature=tau, eps=eps)
     alpha = pair_gradients.infonce_weights(f, f2, temperature=tau, eps=eps)
     total = 0.0
@@ -47,7 +43,7 @@ def test_the_loss_and_its_weights_are_those_of_eq_1(seed, tau, eps):
 
 
 def test_the_gradient_needs_alpha_held_fixed():
-    f, f2 = draw(0, 2, 6, 3)
+    f, f2 = draw(2, 6, 3, seed=0)
     f = f.requires_grad_()
     loss = 6 * pair_gradients.infonce(f, f2, temperature=0.7, eps=0.0)
     alpha = pair_gradients.infonce_weights(f, f2, temperature=0.7, eps=0.0)
@@ -98,7 +94,7 @@ def test_the_error_law_of_a_variance_by_hand():
 
 
 def test_the_librarys_importance_completed_by_its_diagonal_is_the_kernel():
-    points = draw(0, 3, 6, 1)
+    points = draw(3, 6, 1, seed=0)
     torch.testing.assert_close(lab.gaussian_importance(points, 0.4), gaussian_weights(points, 0.4))
 
 

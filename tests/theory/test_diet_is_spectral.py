@@ -16,7 +16,6 @@ BROKEN = [
     ("absorbed", lambda a: a + 0.01, "Lemma 4.2"),
     ("free", lambda a: a * 0, "free head itself"),
 ]
-"""What to do to one array so that one claim is broken."""
 
 
 def views(seed, sets=2, examples=4, count=3, dimension=5):

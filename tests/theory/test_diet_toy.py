@@ -19,7 +19,6 @@ BROKEN = [
     ("printed", lambda a: a + np.array([-9.0, 9.0]), "erratum"),
     ("overlap_bounds", lambda a: a * np.array([0, 9]), "boundary"),
 ]
-"""What to do to one array so that one claim is broken."""
 
 noise = st.floats(0.05, 0.9)
 

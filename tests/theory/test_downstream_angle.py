@@ -17,7 +17,6 @@ BROKEN = [
     ("fitted", lambda a: a - 0.02, "by less than"),
     ("fitted", lambda a: a + 0.05, "nor by more"),
 ]
-"""What to do to one array so that one claim is broken."""
 
 
 def plane(law, count, stretch, rng):

@@ -27,7 +27,6 @@ BROKEN = [
     ("monomial_growth", lambda a: a + 0.1, "Theorem 1, t^2"),
     ("monomial_growth", lambda a: -abs(a), "boundary: rates at which"),
 ]
-"""What to do to one array so that one claim is broken."""
 
 
 def test_a_feature_is_an_lme_exactly_below_the_critical_rate():

@@ -18,7 +18,6 @@ BROKEN = [
     ("estimated", lambda a: a * 0, "boundary"),
     ("estimated", lambda a: a + 0.01, "exact if gaps are constant"),
 ]
-"""What to do to one array so that one claim is broken."""
 
 rate = st.floats(0.05, 0.999)
 

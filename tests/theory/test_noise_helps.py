@@ -19,7 +19,6 @@ BROKEN = [
     ("norm_predicted", lambda a: 2 * a, "small-norm slope"),
     ("step_mean", lambda a: -a, "boundary"),
 ]
-"""What to do to one array so that one claim is broken."""
 
 
 @given(seed=st.integers(0, 100), pairs=st.integers(2, 6), features=st.integers(1, 4))

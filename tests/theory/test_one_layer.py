@@ -4,16 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
+from draws import draw
 from widefield_labs import one_layer as lab
 from widefield_labs.local_optima import at_category, at_summand
 
 rates = st.lists(st.floats(0.05, 0.9), min_size=2, max_size=4).map(
     lambda q: torch.tensor(q, dtype=torch.float64)
 )
-
-
-def draw(seed, *shape):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def by_pairs(w, x, p, slope=0.0):
@@ -79,8 +76,8 @@ def test_eq_34_is_the_double_sum_at_each_feature(weight):
 
 
 def test_smooth_covariance_matches_samples():
-    atoms, p, noise = draw(0, 5, 3), torch.tensor([0.1, 0.2, 0.3, 0.25, 0.15]).double(), 0.7
-    w = normalize(draw(1, 3), dim=0)
+    atoms, p, noise = draw(5, 3, seed=0), torch.tensor([0.1, 0.2, 0.3, 0.25, 0.15]).double(), 0.7
+    w = normalize(draw(3, seed=1), dim=0)
     g = torch.Generator().manual_seed(2)
     rows = torch.multinomial(p, 400_000, replacement=True, generator=g)
     x = atoms[rows] + noise * torch.randn(400_000, 3, generator=g, dtype=torch.float64)
@@ -95,6 +92,6 @@ def test_smooth_covariance_matches_samples():
 @settings(max_examples=15, deadline=None)
 def test_without_noise_it_is_the_discrete_covariance_whatever_the_length_of_w(seed, length):
     x, p = lab.summation(torch.tensor([0.2, 0.3, 0.4], dtype=torch.float64))
-    w = draw(seed, 3)
+    w = draw(3, seed=seed)
     smooth = lab.smooth_covariance(length * w, x, p, torch.tensor(0.0).double())
     torch.testing.assert_close(smooth, lab.gated_covariance(w, x, p))

@@ -2,18 +2,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import draw
 from widefield_labs import pair_weights as lab
-
-
-def draw(seed, *shape):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @given(seed=st.integers(0, 99), pairs=st.integers(2, 6), features=st.integers(1, 3))
 @settings(max_examples=20, deadline=None)
 def test_eq_3_is_the_double_sum_over_pairs_for_any_alpha(seed, pairs, features):
-    g, g2 = draw(seed, 2, 2, pairs, features)
-    alpha = draw(seed + 1, 2, pairs, pairs).abs()
+    g, g2 = draw(2, 2, pairs, features, seed=seed)
+    alpha = draw(2, pairs, pairs, seed=seed + 1).abs()
     for one, two, weight, c in zip(
         g, g2, alpha, lab.contrastive_covariance(g, g2, alpha), strict=True
     ):

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
+from draws import draw
 from widefield_labs import LABS
 from widefield_labs import power_iteration as lab
 from widefield_labs.one_layer import smooth_covariance
@@ -20,24 +21,19 @@ BROKEN = [
     ("ratio", lambda a: a * 0.9, "lambda_2/lambda_1"),
     ("nearest", lambda a: a[..., ::-1], "another feature"),
 ]
-"""What to do to one array so that one claim is broken."""
-
-
-def draw(seed, *shape):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def symmetric(seed, *shape):
-    a = draw(seed, *shape)
+    a = draw(*shape, seed=seed)
     return (a + a.mT) / 2
 
 
 @given(seed=st.integers(0, 99))
 @settings(max_examples=15, deadline=None)
 def test_roughest_bounds_every_direction(seed):
-    atoms, p = draw(seed, 4, 3), torch.full((4,), 0.25, dtype=torch.float64)
-    w, noise = normalize(draw(seed + 1, 3), dim=0), torch.tensor(0.5).double()
-    steps = 1e-4 * normalize(draw(seed + 2, 20, 3), dim=-1)
+    atoms, p = draw(4, 3, seed=seed), torch.full((4,), 0.25, dtype=torch.float64)
+    w, noise = normalize(draw(3, seed=seed + 1), dim=0), torch.tensor(0.5).double()
+    steps = 1e-4 * normalize(draw(20, 3, seed=seed + 2), dim=-1)
     change = smooth_covariance(w + steps, atoms, p, noise) - smooth_covariance(w, atoms, p, noise)
     slopes = torch.linalg.matrix_norm(change, 2) / 1e-4
     bound = lab.roughest(w, atoms, p, noise)
@@ -66,8 +62,8 @@ def test_our_kappa_bounds_the_second_order_of_the_eigenvector(seed, size):
 @given(seed=st.integers(0, 500))
 @settings(max_examples=40, deadline=None)
 def test_mu_bounds_one_step_with_a_constant_matrix(seed):
-    root = draw(seed, 4, 4)
-    a, w = root @ root.T, normalize(draw(seed + 1, 4), dim=0)
+    root = draw(4, 4, seed=seed)
+    a, w = root @ root.T, normalize(draw(4, seed=seed + 1), dim=0)
     miss, top, second = lab.spectrum(a, w)
     after, _, _ = lab.spectrum(a, normalize(a @ w, dim=0))
     zero = torch.zeros_like(miss)

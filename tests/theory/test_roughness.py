@@ -22,7 +22,6 @@ BROKEN = [
     ("tau_z0", lambda a: a**2, "Corollary 2"),
     ("tau_z0", lambda a: a / 2, "rho_g - z_0 rho_u"),
 ]
-"""What to do to one array so that one claim is broken."""
 
 densities = st.lists(st.floats(-2, 2), min_size=4, max_size=4).map(
     lambda c: torch.tensor([c], dtype=torch.float64)

@@ -39,7 +39,6 @@ BROKEN = [
     ("trained_bias", lambda a: a[:, ::-1], "footnote 4, with"),
     ("trained_bias", lambda a: a[:, ::-1], "footnote 4, without"),
 ]
-"""What to do to one array so that one claim is broken."""
 
 ROW = {"tau": 1.0, "lam": 0.1, "mask_rate": 0.5, "noise": 1.0, "trained": 0.0}
 

@@ -15,7 +15,6 @@ BROKEN = [
     ("distinct", lambda a: a[::-1], "start close together"),
     ("equal_scale_movement", lambda a: a + 0.1, "equally strong"),
 ]
-"""What to do to one array so that one claim is broken."""
 
 
 @given(

@@ -70,25 +70,9 @@ def resolve(
     The recipe `default` takes unset values from the rules of `widefield.config.defaults`. Other
     recipes keep their values; a method that is not theirs gets its learning rate by these rules.
 
-    Args:
-        recipe: name of a recipe, or a whole one.
-        overrides: settings of the user, under their flat names.
-        context: the data, the initial weights and the machine.
-
     Raises:
         ValueError: as `check`, the encoder or the views do not take such examples, or the warm-up
             is longer than the run.
-
-    Example:
-        >>> cpu, memory = torch.device("cpu"), Memory(host=10**9)
-        >>> context = RunContext(examples=500, inputs=InputSpec(), device=cpu, memory=memory)
-        >>> recipe, notes = resolve("default", {"epochs": 50}, context)
-        >>> recipe.method.name, recipe.batch_size, recipe.encoder.name
-        ('row-contrast', 64, 'dictionary-tiny')
-        >>> for note in notes:
-        ...     print(note.partition(";")[0])
-        method row-contrast, the default from 40 epochs on: method sets another
-        batch size 64, because there are few examples: batch_size sets another
     """
     unset = _unset(recipe, overrides)
     result = check(recipe, overrides, planted=context.planted, init=context.init)

@@ -10,26 +10,13 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def averaged(start: Module, end: Module, share: float) -> Module:
-    """Return an encoder whose weights are the averages of those of two encoders.
+    """Return an encoder whose weights are the averages of two encoders of one architecture.
 
         theta = (1 - share) theta_start + share theta_end
 
     Running statistics are averaged as weights are; what is no floating-point number is that of
     `end`. Between weights of which one was trained from the other for a short time, the average
     often has a higher accuracy than both.
-
-    Args:
-        start: an encoder of the same architecture as `end`.
-        end: the encoder after training.
-        share: 0 for `start`, 1 for `end`.
-
-    Example:
-        >>> from widefield.encoders import build_encoder
-        >>> start, end = (build_encoder("resnet-tiny", seed=seed) for seed in (0, 1))
-        >>> middle = averaged(start, end, 0.5)
-        >>> both = [next(x.parameters()) for x in (start, end)]
-        >>> torch.allclose(next(middle.parameters()), (both[0] + both[1]) / 2)
-        True
 
     Source: Wortsman et al. 2022, Robust fine-tuning of zero-shot models (WiSE-FT), section 3.
     """

@@ -66,9 +66,6 @@ def _check_features(encoder: Encoder, dataset: Dataset) -> None:
     """Check that the features of different examples differ.
 
     If they are constant, the run would end with "no significant difference" from its start.
-
-    Raises:
-        ValueError: they are constant.
     """
     images = dataset.subset(dataset.spread_rows(_CHECKED)).first_read().images
     h = extract(encoder, images)

@@ -1,5 +1,4 @@
 import importlib.util
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -138,17 +137,8 @@ def damaged(file: Path, how: str) -> Path:
         file.write_bytes(whole[:-10])
     elif how == "a checkpoint of torch":
         torch.save(weights, file)
-    elif how == "somebody else's weights":
-        safetensors.torch.save_file(weights, file)
-    elif how == "settings that are no JSON":
-        safetensors.torch.save_file(weights, file, metadata={"widefield": "{"})
     else:
-        settings = json.loads((file.parent / "encoder.json").read_text())
-        if how == "settings of another version":
-            settings["flavour"] = "vanilla"
-        else:
-            settings["timm"]["channels"] = [16, 32, 64, 64]
-        safetensors.torch.save_file(weights, file, metadata={"widefield": json.dumps(settings)})
+        safetensors.torch.save_file(weights, file)
     return file
 
 
@@ -161,9 +151,6 @@ def damaged(file: Path, how: str) -> Path:
         "truncated weights",
         "a checkpoint of torch",
         "somebody else's weights",
-        "settings that are no JSON",
-        "settings of another version",
-        "weights of another shape",
     ],
 )
 def test_a_damaged_or_foreign_file_is_refused_in_one_line(how: str, tmp_path: Path) -> None:

@@ -140,6 +140,14 @@ def test_explained_lies_between_none_and_all(width: int, target: int, seed: int)
     assert of_mapped > 0.99
 
 
+def place_accuracy(features: Tensor, y: Tensor) -> float:
+    """Accuracy of a probe of the place, fitted on the first two thirds."""
+    fit = 2 * len(y) // 3
+    labels = ({"place": y[:fit]}, {"place": y[fit:]})
+    probe = fit_linear(features[:fit], labels[0], features[fit:], labels[1], classes={"place": 4})
+    return probe["place"].outcome.value
+
+
 def test_a_place_that_pooling_hides_is_predicted_from_the_wide_readout_alone() -> None:
     """The class is the quadrant of a bright square; pooled features have no positions."""
     generator = torch.Generator().manual_seed(0)
@@ -150,21 +158,13 @@ def test_a_place_that_pooling_hides_is_predicted_from_the_wide_readout_alone() -
         x[i, :, row : row + 4, column : column + 4] += 0.8
     encoder = Pooled()
     wide = Wide(encoder, fit_readout(encoder, x[:400].split(100), dim=21)).eval()
-
-    def accuracy(features: Tensor) -> float:
-        labels = ({"place": y[:400]}, {"place": y[400:]})
-        probe = fit_linear(
-            features[:400], labels[0], features[400:], labels[1], classes={"place": 4}
-        )
-        return probe["place"].outcome.value
-
     with torch.no_grad():
         h, o = encoder(x), wide(x)
-    assert accuracy(o) > 0.95
+    assert place_accuracy(o, y) > 0.95
     # The control arm: as many random features of h add nothing.
     z = (h - h.mean(0)) / h.std(0)
     random = (z @ torch.randn(h.shape[1], 16, generator=generator)).relu()
-    assert accuracy(torch.cat([h, random], dim=1)) < 0.6
+    assert place_accuracy(torch.cat([h, random], dim=1), y) < 0.6
 
 
 def test_a_place_of_either_sign_is_predicted_from_the_dictionary() -> None:
@@ -184,16 +184,8 @@ def test_a_place_of_either_sign_is_predicted_from_the_dictionary() -> None:
     with torch.no_grad():
         o = wide(x)
     width = wide.readout.config.sources[-1].width
-
-    def accuracy(features: Tensor) -> float:
-        labels = ({"place": y[:600]}, {"place": y[600:]})
-        probe = fit_linear(
-            features[:600], labels[0], features[600:], labels[1], classes={"place": 4}
-        )
-        return probe["place"].outcome.value
-
-    assert accuracy(o) > 0.95
-    assert accuracy(o[:, :-width]) < 0.6  # the control: the same without the dictionary
+    assert place_accuracy(o, y) > 0.95
+    assert place_accuracy(o[:, :-width], y) < 0.6  # the control: the same without the dictionary
 
 
 def test_sources_of_a_transformer_are_patch_tokens_of_its_blocks() -> None:

@@ -99,21 +99,6 @@ def test_rows_then_have_the_encoders_width() -> None:
     assert state.method.memory(10)["head"].bytes == 10 * 4 * 128
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"projector_layers": -1}, "projector_layers must be a whole number of at least 0, got -1"),
-        ({"projector_layers": 0, "projector_dim": 64}, "projector_dim 64 is of no use with 0"),
-        ({"projector_layers": 0, "projector_width": 9}, "projector_width 9 is of no use with 0"),
-        ({"normalize": "yes"}, "normalize must be True or False, got 'yes'"),
-    ],
-)
-def test_nonsense_is_refused_in_one_line(settings: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message) as refused:
-        make_recipe(method="s-diet", **settings)
-    assert "\n" not in str(refused.value)
-
-
 @each_value(("layers", [0, 1, 3]), ("batch_norm", [True, False]))
 def test_a_saved_head_gives_the_same_projections(
     tmp_path: Path, layers: int, batch_norm: bool

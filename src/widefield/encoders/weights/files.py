@@ -82,17 +82,15 @@ def load_encoder(path: str | Path, *, network: str | nn.Module | None = None) ->
     if not file.is_file():
         raise ValueError(f"no encoder at {path}: give a folder with {ENCODER_FILE}, or such a file")
     try:
-        with safe_open(file, framework="pt") as file_handle:
-            settings = (file_handle.metadata() or {}).get("widefield")
-            weights = {key: file_handle.get_tensor(key) for key in file_handle.keys()}  # noqa: SIM118
+        metadata, weights = _opened(file)
     except SafetensorError as error:
         raise ValueError(
             f"{file} is damaged or no safetensors file ({error}): export the encoder again"
         ) from None
-    if settings is None:
+    if "widefield" not in metadata:
         raise ValueError(f"{file} is not a widefield encoder: it lacks the settings to rebuild one")
     try:
-        config = read_config(settings)
+        config = read_config(metadata["widefield"])
     except _DAMAGED as error:
         raise _no_encoder(file, error) from error
     if network is not None:
@@ -109,6 +107,12 @@ def load_encoder(path: str | Path, *, network: str | nn.Module | None = None) ->
 
 _DAMAGED = (ValueError, TypeError, KeyError, RuntimeError, AssertionError)
 """What settings and weights of another program or version raise."""
+
+
+def _opened(file: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    with safe_open(file, framework="pt") as opened:
+        tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+        return opened.metadata() or {}, tensors
 
 
 def _no_encoder(file: Path, error: Exception) -> ValueError:
@@ -139,9 +143,8 @@ def load_saved_module(
     if not file.is_file():
         return None
     try:
-        with safe_open(file, framework="pt") as opened:
-            arguments = json.loads((opened.metadata() or {})[entry])
-            weights = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+        metadata, weights = _opened(file)
+        arguments = json.loads(metadata[entry])
         with on_meta():  # takes no memory, whatever the sizes in the file
             check_weights(build(arguments, weights).state_dict(), weights)
         module = build(arguments, weights)
