@@ -86,12 +86,6 @@ def step(row: Row, grad: Tensor, s: Settings, *, eps: float = 0.0) -> Row:
     return Row(s.a * row.theta - s.lr * m / (v.sqrt() + eps), m, v)
 
 
-def sgd_step(row: Row, s: Settings) -> Row:
-    """Take one step of SGD with momentum b1 and decoupled decay (eq. 6), without gradient."""
-    m = s.b1 * row.m
-    return Row(s.a * row.theta - s.lr * m, m, row.v)
-
-
 def by_adamw(row: Row, k: int, s: Settings) -> Tensor:
     """Return the weights [G] after k steps of `torch.optim.AdamW` without gradient, eps = 0.
 
@@ -133,6 +127,7 @@ def settings_grid(generator: Generator, count: int) -> tuple[Settings, Row]:
 def compare_forms(generator: Generator, count: int, steps: int) -> Arrays:
     """Compute rows by closed form, by k single steps and by torch, for k = 0..steps."""
     s, start = settings_grid(generator, count)
+    of_sgd = Settings(s.lr, s.decay, s.b1, torch.ones_like(s.b2))  # whose mu is b1
     zero = torch.zeros_like(start.theta)
     adam, with_eps, sgd, eps = start, start, start, 1e-3
     forms: dict[str, list[Tensor]] = {
@@ -146,23 +141,19 @@ def compare_forms(generator: Generator, count: int, steps: int) -> Arrays:
         forms["closed"].append(skip(start, k, s).theta)
         forms["printed"].append(skip(start, k, s, sign=1.0).theta)
         forms["sgd"].append(sgd.theta)
-        forms["sgd_closed"].append(skip(start, k, unit_b2(s), sgd=True).theta)
+        forms["sgd_closed"].append(skip(start, k, of_sgd, sgd=True).theta)
         # eps added to sqrt(v_j) instead of sqrt(v_0): relative to the bound eps / sqrt(v_k).
         gap = (with_eps.theta - drift - closed_drift) / closed_drift
         forms["eps_gap"].append((gap * with_eps.v.sqrt() / eps).abs().nan_to_num(0.0))
         adam, with_eps = step(adam, zero, s), step(with_eps, zero, s, eps=eps)
-        sgd = sgd_step(sgd, s)
+        momentum = s.b1 * sgd.m  # a step of SGD without gradient, decoupled decay (eq. 6)
+        sgd = Row(s.a * sgd.theta - s.lr * momentum, momentum, sgd.v)
     arrays = {name: torch.stack(values).numpy() for name, values in forms.items()}
     arrays["torch"] = by_adamw(start, steps, s).numpy()
     arrays["without_moment"] = (
         s.a ** torch.arange(steps + 1, dtype=torch.float64).unsqueeze(1) * start.theta
     ).numpy()
     return arrays
-
-
-def unit_b2(s: Settings) -> Settings:
-    """Return the same settings with mu = b1, for SGD."""
-    return Settings(s.lr, s.decay, s.b1, torch.ones_like(s.b2))
 
 
 def gaps(law: str, epoch: int, visits: int, rows: int, generator: Generator) -> Tensor:

@@ -198,6 +198,7 @@ def check_discs(arrays: Arrays) -> tuple[Check, ...]:
         for name in ("radius", "tau")
     ]
     gaussian, uniform = slice(None, -1), slice(-1, None)
+    ratio = tau["r"][gaussian] / tau["z0"][gaussian] / tau["r"][uniform]
     excess = tau["roughness"][gaussian] - tau["z0"][gaussian] * tau["roughness"][uniform]
     return (
         at_most(
@@ -222,7 +223,7 @@ def check_discs(arrays: Arrays) -> tuple[Check, ...]:
         ),
         close(
             "Corollary 2: r_g / (z_0 r_u) (furthest from 1)",
-            _furthest(tau["r"][gaussian] / tau["z0"][gaussian] / tau["r"][uniform]),
+            ratio.ravel()[abs(ratio - 1).argmax()],
             1.0,
             tolerance=1e-9,
         ),
@@ -233,10 +234,6 @@ def check_discs(arrays: Arrays) -> tuple[Check, ...]:
             tolerance=1e-6,  # of differences of A
         ),
     )
-
-
-def _furthest(ratio: NDArray[Any]) -> float:
-    return float(ratio.ravel()[abs(ratio - 1).argmax()])
 
 
 def shares(arrays: Arrays) -> dict[str, NDArray[Any]]:

@@ -6,7 +6,6 @@ and `forward_features`.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
 
 from torch import Tensor, nn
 
@@ -110,13 +109,6 @@ class WideBlock(nn.Module):
         active = self.relu1(self.norm1(x))
         shortcut = x if self.shortcut is None else self.shortcut(active)
         return shortcut + self.conv2(self.relu2(self.norm2(self.conv1(active))))
-
-
-CIFAR_NETWORKS: dict[str, Callable[[int], nn.Module]] = {
-    "alexnet": AlexNet,
-    "wide-resnet-34-5": WideResNet,
-}
-"""Each network by name: a function from the number of channels to the network."""
 
 
 def _group(inputs: int, outputs: int, *, stride: int) -> nn.Sequential:

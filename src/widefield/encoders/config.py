@@ -1,6 +1,7 @@
 """Configuration of an encoder: the network that is built for a name and for the form of images."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, cast, get_args
@@ -14,9 +15,9 @@ from widefield.core.logmel import FrontEnd
 from widefield.core.names import check_name
 from widefield.core.types import Size, as_size
 from widefield.encoders.arguments import AFTER_BUILD, split_arguments
-from widefield.encoders.cifar import CIFAR_NETWORKS
-from widefield.encoders.conv1d import SIGNAL_NETWORKS
-from widefield.encoders.dictionary_net import DICTIONARY_NETWORKS
+from widefield.encoders.cifar import AlexNet, WideResNet
+from widefield.encoders.conv1d import SIGNAL_NETWORKS, Conv1d
+from widefield.encoders.dictionary_net import DictionaryNet
 from widefield.encoders.names import is_own
 from widefield.encoders.own import known_digest
 from widefield.encoders.vision import TORCHVISION, check_vision
@@ -43,8 +44,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 """Variants of timm models: name -> arguments of `timm.create_model`."""
 
-LIBRARY_NETWORKS = (*CIFAR_NETWORKS, *SIGNAL_NETWORKS, *DICTIONARY_NETWORKS)
-"""Names of the networks of this library that timm does not build."""
+LIBRARY_NETWORKS: dict[str, Callable[[int, Size], nn.Module]] = {
+    "alexnet": lambda channels, size: AlexNet(channels),
+    "wide-resnet-34-5": lambda channels, size: WideResNet(channels),
+    "conv1d": lambda channels, size: Conv1d(channels, size[1]),
+    "dictionary-tiny": DictionaryNet,
+}
+"""Networks of this library by name, from the number of channels and the size of the input."""
 
 SOLO_LEARN_PADDING = 2
 """Padding of the small first layer in solo-learn's ResNets; here it is 1."""

@@ -54,8 +54,8 @@ class _Block(nn.Module):
         return self.relu(self.shortcut(x) + self.branch(x))
 
 
-SIGNAL_NETWORKS = {"conv1d": Conv1d}
-"""Each network over time by name: a function from the numbers of channels and steps."""
+SIGNAL_NETWORKS = ("conv1d",)
+"""Names of the networks over time."""
 
 
 def _conv(inputs: int, outputs: int, *, kernel: int, stride: int = 1) -> nn.Conv2d:

@@ -81,12 +81,6 @@ class ResidualBlock(nn.Module):
         return self.relu(self.branch(x) + self.shortcut(x))
 
 
-DICTIONARY_NETWORKS: dict[str, Callable[[int, Size], nn.Module]] = {
-    "dictionary-tiny": DictionaryNet
-}
-"""Each network by name: a function from the number of channels and the size of the input."""
-
-
 def _conv(inputs: int, outputs: int, *, kernel: int, stride: int = 1) -> list[nn.Module]:
     conv = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False)
     nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")

@@ -16,10 +16,8 @@ from widefield.core.logmel import LogMel
 from widefield.core.rng import seeded
 from widefield.core.types import BlackWhite, Size
 from widefield.encoders.arguments import set_after_build, split_arguments
-from widefield.encoders.cifar import CIFAR_NETWORKS
-from widefield.encoders.config import EncoderConfig, Stem, encoder_config
-from widefield.encoders.conv1d import SIGNAL_NETWORKS
-from widefield.encoders.dictionary_net import DICTIONARY_NETWORKS, DictionaryNet
+from widefield.encoders.config import LIBRARY_NETWORKS, EncoderConfig, Stem, encoder_config
+from widefield.encoders.dictionary_net import DictionaryNet
 from widefield.encoders.names import is_own
 from widefield.encoders.own import build_own
 from widefield.encoders.vision import TORCHVISION, vision_network
@@ -272,16 +270,12 @@ def build_from_config(config: EncoderConfig) -> Encoder:
         return Encoder(config, vision_network(name, config.channels, config.image_size))
     if is_own(config.name):
         return Encoder(config, build_own(config.name, config.channels, config.input_size))
-    if config.name in DICTIONARY_NETWORKS:
-        build = DICTIONARY_NETWORKS[config.name]
+    if config.name in LIBRARY_NETWORKS:
+        build = LIBRARY_NETWORKS[config.name]
         return Encoder(config, build(config.channels, config.input_size))
-    if config.name in SIGNAL_NETWORKS:
-        network = SIGNAL_NETWORKS[config.name](config.channels, config.image_size[1])
-        return Encoder(config, network)
-    if config.timm is None:
-        return Encoder(config, CIFAR_NETWORKS[config.name](config.channels))
     import timm
 
+    assert config.timm is not None
     backbone = timm.create_model(**config.timm)
     set_after_build(backbone, split_arguments(config.name)[1])
     if config.conv1 is not None:

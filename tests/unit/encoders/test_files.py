@@ -19,8 +19,9 @@ from widefield.encoders import (
     save_encoder,
     timm_snippet,
 )
-from widefield.encoders.cifar import CIFAR_NETWORKS
 from widefield.encoders.weights import files
+
+CIFAR = ("alexnet", "wide-resnet-34-5")
 
 
 def trained(name: str = "resnet-tiny", **settings: Any) -> Encoder:
@@ -163,7 +164,10 @@ def test_a_damaged_or_foreign_file_is_refused_in_one_line(how: str, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("name", "height", "width"),
-    [("resnet-tiny", 16, 40), *((name, 32, 32) for name in ("test_vit", *CIFAR_NETWORKS))],
+    [
+        ("resnet-tiny", 16, 40),
+        *((name, 32, 32) for name in ("test_vit", *CIFAR)),
+    ],
 )
 def test_onnx_computes_the_same_for_any_batch(
     name: str, height: int, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -178,7 +182,7 @@ def test_onnx_computes_the_same_for_any_batch(
     session = onnxruntime.InferenceSession(tmp_path / "encoder.onnx")
     assert session.get_inputs()[0].shape[1:] == [3, height, width]
     encoder.eval()
-    rtol = 1e-4 if name in CIFAR_NETWORKS else 0  # of features without normalization
+    rtol = 1e-4 if name in CIFAR else 0  # of features without normalization
     for x in (images(height, width), images(height, width)[:1]):
         (features,) = session.run(["features"], {"images": x.numpy()})
         torch.testing.assert_close(torch.from_numpy(features), encoder(x), atol=1e-4, rtol=rtol)

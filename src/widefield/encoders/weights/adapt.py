@@ -16,7 +16,7 @@ from widefield.core.form import Form, InputSpec
 from widefield.core.rng import seeded
 from widefield.core.types import Size, as_size
 from widefield.encoders.config import EncoderConfig, encoder_config
-from widefield.encoders.dictionary_net import DICTIONARY_NETWORKS
+from widefield.encoders.dictionary_net import DictionaryNet
 from widefield.encoders.encoder import Encoder, build_from_config
 from widefield.encoders.layers import first_weight
 from widefield.encoders.names import is_own
@@ -37,7 +37,7 @@ def adapt_encoder(encoder: Encoder, form: Form) -> tuple[Encoder, tuple[str, ...
     before = encoder.config
     config = adapted_config(before, form)
     channels = config.channels
-    if channels != before.channels and config.name in DICTIONARY_NETWORKS:
+    if channels != before.channels and isinstance(encoder.backbone, DictionaryNet):
         raise ValueError(
             f"the dictionary of {before.name} is for {before.channels} channels, and these images "
             f"have {channels}: give images of {before.channels} channels, or train a new encoder"
