@@ -49,7 +49,9 @@ def given_arguments(values: object) -> dict[str, Any]:
 def _value(name: str, key: str, text: str) -> int | float | str:
     if text in _CHOICES.get(key, ()):
         return text
-    if key in MAX_COUNTS and text.isdecimal() and 0 <= int(text[:9]) <= MAX_COUNTS[key]:
+    most, least = MAX_COUNTS.get(key, 100), 0 if key.endswith("reg_tokens") else 1
+    is_number = key in MAX_COUNTS and text.isdecimal() and len(text) < 9
+    if is_number and least <= int(text) <= most:
         return int(text)
     if key in _NUMBERS:
         try:
@@ -58,7 +60,8 @@ def _value(name: str, key: str, text: str) -> int | float | str:
             value = 0.0
         if 1e-15 <= value <= 100:
             return value
-    allowed = _CHOICES.get(key, (f"a number up to {MAX_COUNTS.get(key, 100)}",))
+    bounds = f"from {least} to {most}" if key in MAX_COUNTS else f"above 0, up to {most}"
+    allowed = _CHOICES.get(key, (f"a number {bounds}",))
     raise ValueError(f"encoder {name!r}: {key} is {text!r}: give {' or '.join(allowed)}")
 
 

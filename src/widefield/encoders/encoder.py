@@ -276,8 +276,14 @@ def build_from_config(config: EncoderConfig) -> Encoder:
     import timm
 
     assert config.timm is not None
-    backbone = timm.create_model(**config.timm)
-    set_after_build(backbone, split_arguments(config.name)[1])
+    arguments = split_arguments(config.name)[1]
+    try:
+        backbone = timm.create_model(**config.timm)
+    except AssertionError as error:
+        if "num_heads" not in arguments:
+            raise
+        raise ValueError(f"{config.name}: give num_heads that divide the width") from error
+    set_after_build(backbone, arguments)
     if config.conv1 is not None:
         backbone.conv1, backbone.maxpool = nn.Conv2d(**config.conv1), nn.Identity()
         # timm initializes every other convolution of a ResNet in this way.

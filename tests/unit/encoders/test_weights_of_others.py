@@ -379,7 +379,12 @@ def test_periods_of_another_base_and_biases_of_keys_are_refused(tmp_path: Path) 
     ("name", "message"),
     [
         (f"{DINOV2},dept=2", "did you mean 'depth'"),
-        ("vit_small_patch14_dinov2,depth=two", "depth is 'two': give a number up to 200"),
+        ("vit_small_patch14_dinov2,depth=two", "depth is 'two': give a number from 1 to 200"),
+        ("vit_small_patch14_dinov2,depth=000000000300", "depth is '000000000300': give"),
+        ("vit_small_patch14_dinov2,num_heads=0", "num_heads is '0': give a number from 1 to 256"),
+        ("vit_small_patch14_dinov2,num_heads=5", "give num_heads that divide the width"),
+        ("vit_small_patch14_dinov2,patch_size=0", "patch_size is '0'"),
+        ("vit_small_patch14_reg4_dinov2,reg_tokens=-1", "reg_tokens is '-1': give a number from 0"),
         ("vit_small_patch14_dinov2,global_pool=max", "give token or avg"),
         ("vit_small_patch14_dinov2,norm_eps=-1", "norm_eps is '-1'"),
         ("vit_small_patch14_dinov2,embed_dim=48", "needs num_heads that divide it"),
