@@ -55,11 +55,11 @@ class Examples(Table):
 
 
 @dataclass(frozen=True)
-class LazyFiles(Sequence[Encoded]):
-    """Images of a source, each of which `read` returns for its row when it is asked for."""
+class LazyFiles(Sequence[Any]):
+    """Images or sounds of a source, each of which `read` returns when it is asked for."""
 
     size: int
-    read: Callable[[int], Encoded]
+    read: Callable[[int], Any]
 
     def __len__(self) -> int:
         return self.size

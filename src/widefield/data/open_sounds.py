@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from widefield.data.clips import Clips
 from widefield.data.dataset import Dataset
 from widefield.data.decode.decoding import Result, decode_all, failures, in_parallel
 from widefield.data.decode.sounds import (
+    Header,
     UnreadableError,
     decode,
     header,
@@ -59,10 +61,10 @@ def open_sounds(spec: Spec, examples: Examples, options: OpenOptions) -> Dataset
     rows = split_rows(examples, spec)
     # Raises before decoding if there are too few.
     balanced_subset(examples.labels, rows, options.max_examples)
-    if recordings.files is not None:
+    if not recordings.rate:
         require_audio()
     rate = options.sample_rate or _default_rate(recordings)
-    if recordings.rate not in (None, rate):
+    if recordings.rate not in (0, rate):
         require_audio()  # to resample
     steps = _steps(options, rate)
     held_out = options.held_out or spec.split == "test"
@@ -95,17 +97,21 @@ def open_sounds(spec: Spec, examples: Examples, options: OpenOptions) -> Dataset
 
 def _default_rate(recordings: Recordings) -> int:
     """Return the most common rate of the recordings, the highest if tied, at most 16 kHz."""
-    if recordings.rate is not None:
+    if recordings.rate:
         return min(recordings.rate, HIGHEST_RATE)
-    assert recordings.files is not None
     counts: Counter[int] = Counter()
     for row in np.unique(np.linspace(0, len(recordings) - 1, _RATE_FILES).astype(int)):
         try:
-            counts[header(recordings.files[row]).rate] += 1
+            counts[_header(recordings, int(row)).rate] += 1
         except UnreadableError:
             continue
     most_common = max(counts, key=lambda rate: (counts[rate], rate), default=HIGHEST_RATE)
     return min(most_common, HIGHEST_RATE)
+
+
+def _header(recordings: Recordings, row: int) -> Header:
+    sound = recordings.sounds[row]
+    return header(sound) if isinstance(sound, Path) else Header(len(sound), recordings.rate)
 
 
 def _steps(options: OpenOptions, rate: int) -> int:
@@ -186,12 +192,8 @@ def _lengths(
     assert recordings is not None
 
     def length(row: int) -> int:
-        if recordings.files is not None:
-            found = header(recordings.files[row])
-            return resampled_length(found.frames, found.rate, rate)
-        assert recordings.clips is not None
-        assert recordings.rate is not None
-        return resampled_length(len(recordings.clips[row]), recordings.rate, rate)
+        found = _header(recordings, row)
+        return resampled_length(found.frames, found.rate, rate)
 
     lengths: dict[int, int] = {}
     for row, result in in_parallel(length, rows.tolist()):
@@ -216,12 +218,11 @@ def _fill(
     assert recordings is not None
 
     def decode_row(row: int) -> Result:
-        if recordings.files is not None:
-            samples, choices = decode(recordings.files[row], rate)
+        sound = recordings.sounds[row]
+        if isinstance(sound, Path):
+            samples, choices = decode(sound, rate)
         else:
-            assert recordings.clips is not None
-            assert recordings.rate is not None
-            samples, choices = leveled(from_int16(recordings.clips[row]), recordings.rate, rate)
+            samples, choices = leveled(from_int16(sound), recordings.rate, rate)
         place = int(np.searchsorted(rows, row))
         slot = out[starts[place] : starts[place] + sizes[place]]
         samples = samples[: len(slot)]

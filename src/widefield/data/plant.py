@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.data.decode.decoding import in_parallel
-from widefield.data.decode.sounds import decode, resample
+from widefield.data.decode.sounds import decode, require_audio, resample
 from widefield.data.examples import Examples
 from widefield.data.planted import (
     AudioFeature,
@@ -83,16 +83,19 @@ def _read_background(source: Path, rate: int) -> Mapping[str, list[NDArray[np.fl
 def _waveforms(examples: Examples, rate: int) -> list[NDArray[np.float32]]:
     recordings = examples.recordings
     assert recordings is not None
-    if recordings.clips is not None:
-        assert recordings.rate is not None
-        source_rate = recordings.rate
-        return [resample(from_int16(clip), source_rate, rate) for clip in recordings.clips]
-    files = recordings.files
-    assert files is not None
+    if recordings.rate != rate:
+        require_audio()
+
+    def read(row: int) -> NDArray[np.float32]:
+        sound = recordings.sounds[row]
+        if isinstance(sound, Path):
+            return from_int16(decode(sound, rate)[0])
+        return resample(from_int16(sound), recordings.rate, rate)
+
     waveforms = []
-    for row, found in in_parallel(lambda row: decode(files[row], rate)[0], range(len(files))):
+    for row, found in in_parallel(read, range(len(recordings))):
         if isinstance(found, str):
             name = examples.names[row]
             raise ValueError(f"'{name}' for '+background' {found}; remove or repair it")
-        waveforms.append(from_int16(found))
+        waveforms.append(found)
     return waveforms

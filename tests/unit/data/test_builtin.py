@@ -137,8 +137,7 @@ def test_a_missing_photograph_is_named(monkeypatch, cut_anew):
 def clips(examples: Examples) -> np.ndarray:
     recordings = examples.recordings
     assert recordings is not None
-    assert recordings.clips is not None
-    return np.stack([from_int16(clip) for clip in recordings.clips])
+    return np.stack([from_int16(clip) for clip in recordings.sounds])
 
 
 def test_speakers_differ_in_pitch_and_words_in_resonances() -> None:

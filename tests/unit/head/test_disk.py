@@ -4,7 +4,6 @@ import errno
 import os
 import signal
 import struct
-import zlib
 from contextlib import closing
 from multiprocessing.synchronize import Event as EventType
 from pathlib import Path
@@ -235,33 +234,6 @@ def test_a_damaged_journal_is_refused_before_a_row_changes(tmp_path: Path) -> No
         open_again(tmp_path, early)
     assert (tmp_path / "rows.bin").read_bytes() == before
     assert_equal(open_again(tmp_path, later), rows)
-
-
-def test_a_run_of_the_version_before_goes_on(checkpointed: Checkpointed) -> None:
-    """Neither its checkpoint nor its journal has a mark; what it saves from then on has one."""
-    folder, kept, rows = checkpointed
-    old = {name: value for name, value in kept.items() if name != "mark"}
-    unmark(folder / "journal-1")
-    with closing(disk(folder)) as storage:
-        storage.load_state_dict(old)
-        assert_equal(storage.read(EVERYONE), rows)
-        write(storage, range(9, 12))
-    assert_equal(open_again(folder, old), rows)
-    with closing(disk(folder)) as storage:
-        storage.load_state_dict(old)
-        write(storage, range(9, 12))
-        new, rows = storage.state_dict(), storage.read(EVERYONE)
-    with pytest.raises(ValueError, match="continued from an earlier one"):
-        open_again(folder, {k: v for k, v in new.items() if k != "mark"})
-    assert_equal(open_again(folder, new), rows)
-
-
-def unmark(journal: Path) -> None:
-    """Give a journal the header that version 2 gave it."""
-    data = journal.read_bytes()
-    fields = data[:8] + struct.pack("<I", 2) + data[12:40]
-    header = (fields + struct.pack("<I", zlib.crc32(fields))).ljust(HEADER, b"\0")
-    journal.write_bytes(header + data[HEADER:])
 
 
 def test_rows_are_loaded_before_they_are_used(checkpointed: Checkpointed) -> None:

@@ -9,17 +9,14 @@ a function of the split and the index of the clip.
 Source: resonances of vowels, Peterson & Barney (1952).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import overload
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core import rng
 from widefield.data.builtin import shuffled_rows
-from widefield.data.examples import Examples
+from widefield.data.examples import Examples, LazyFiles
 from widefield.data.readers.recordings import Recordings, to_int16
 from widefield.data.spec import Split
 from widefield.data.table import Table
@@ -56,7 +53,8 @@ _WIDTH = 90.0
 
 def read_spoken(split: Split) -> Examples:
     """Return the clips of a split, with tasks `class` and `speaker`."""
-    recordings = Recordings(clips=_Clips(split), rate=SAMPLE_RATE)
+    clips = LazyFiles(CLIPS[split], partial(_clip, split))
+    recordings = Recordings(sounds=clips, rate=SAMPLE_RATE)
     return Examples(**vars(_table(split)), recordings=recordings)
 
 
@@ -64,26 +62,6 @@ def read_spoken(split: Split) -> Examples:
 def _table(split: Split) -> Table:
     tasks = {"class": WORDS, "speaker": tuple(SPEAKERS)}
     return shuffled_rows(f"spoken/{split}", CLIPS[split], tasks)
-
-
-@dataclass(frozen=True)
-class _Clips(Sequence[NDArray[np.int16]]):
-    """The clips of a split, each synthesized where it is first read."""
-
-    split: Split
-
-    def __len__(self) -> int:
-        return CLIPS[self.split]
-
-    @overload
-    def __getitem__(self, row: int) -> NDArray[np.int16]: ...
-
-    @overload
-    def __getitem__(self, row: slice) -> list[NDArray[np.int16]]: ...
-
-    def __getitem__(self, row: int | slice) -> NDArray[np.int16] | list[NDArray[np.int16]]:
-        rows = range(len(self))[row]
-        return _clip(self.split, rows) if isinstance(rows, int) else [self[i] for i in rows]
 
 
 @lru_cache(maxsize=sum(CLIPS.values()))  # shared by a run, its probe and its audit

@@ -58,7 +58,7 @@ def read_folder(folder: Path, *, labels: bool = False) -> Examples:
         **vars(table),
         files=None if are_sounds else files,
         as_values=tree.kind == "arrays",
-        recordings=Recordings(files=list(files)) if are_sounds else None,
+        recordings=Recordings(sounds=list(files)) if are_sounds else None,
         origin=partial(_digest, folder, files, states, paths),
     )
 

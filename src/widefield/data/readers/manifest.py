@@ -53,7 +53,7 @@ def read_manifest(file: Path) -> Examples:
     return Examples(
         **vars(replace(rows, skipped=skipped, notes=notes)),
         files=None if are_sounds else files,
-        recordings=Recordings(files=list(files)) if are_sounds else None,
+        recordings=Recordings(sounds=list(files)) if are_sounds else None,
         is_test=read_split(table, source),
         origin=partial(_digest, file, () if are_remote else files),
     )

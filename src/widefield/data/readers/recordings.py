@@ -14,27 +14,18 @@ SUFFIXES = {".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff"}
 
 @dataclass(frozen=True, kw_only=True)
 class Recordings:
-    """Sounds before decoding, resampling and cutting: either `files` or `clips`."""
+    """Sounds before decoding, resampling and cutting: all files, or all mono samples."""
 
-    files: list[Path] | None = None
-    """Files, [n]."""
-    clips: Sequence[NDArray[np.int16]] | None = None
-    """Mono samples of each, [n]."""
-    rate: int | None = None
-    """Sampling rate of `clips`, Hz."""
+    sounds: Sequence[Path | NDArray[np.int16]]
+    """[n]."""
+    rate: int = 0
+    """Sampling rate of samples, Hz; 0 of files, which state their own."""
 
     def __len__(self) -> int:
-        items = self.clips if self.files is None else self.files
-        assert items is not None
-        return len(items)
+        return len(self.sounds)
 
     def take(self, rows: NDArray[np.int64]) -> "Recordings":
-        index = rows.tolist()
-        return replace(
-            self,
-            files=None if self.files is None else [self.files[row] for row in index],
-            clips=None if self.clips is None else [self.clips[row] for row in index],
-        )
+        return replace(self, sounds=[self.sounds[row] for row in rows.tolist()])
 
 
 def of_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
@@ -48,7 +39,7 @@ def of_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
     if audio.ndim != 1:
         raise ValueError(f"key 'audio' has shape {list(audio.shape)}; expected [samples]")
     clips = [audio[part] for part in split_at(arrays["offsets"], len(audio))]
-    return Recordings(clips=clips, rate=_rate(arrays["sample_rate"]))
+    return Recordings(sounds=clips, rate=_rate(arrays["sample_rate"]))
 
 
 def split_at(offsets: NDArray[np.generic], size: int) -> list[slice]:
@@ -70,7 +61,7 @@ def of_array(arrays: dict[str, NDArray[np.generic]], source: str) -> Recordings:
     samples = as_samples(arrays["sounds"], "sounds")
     if samples.ndim != 2 or 0 in samples.shape:
         raise ValueError(f"key 'sounds' has shape {list(samples.shape)}; expected [n, time]")
-    return Recordings(clips=list(samples), rate=_rate(arrays["sample_rate"]))
+    return Recordings(sounds=list(samples), rate=_rate(arrays["sample_rate"]))
 
 
 def as_samples(x: NDArray[np.generic], key: str) -> NDArray[np.int16]:

@@ -16,8 +16,7 @@ for their allocated blocks.
 
 A run that continues from an earlier checkpoint repeats numbers of generations. Each checkpoint and
 its journal therefore have a random mark too. A journal that is undone together with earlier ones
-loses its mark first, because its checkpoint can no longer be restored. Journals of version 2 and
-their checkpoints have no mark.
+loses its mark first, because its checkpoint can no longer be restored.
 """
 
 import os
@@ -37,7 +36,7 @@ from widefield.head.storage.file import Index, Records, RowFile, RowFileHeader
 _HEADER = struct.Struct("<8sIIQ16s")  # magic, version, words, generation, run; then the mark
 _ENTRY = struct.Struct("<4sIIIQ")  # magic, never written, written, generation, sum of what follows
 _CHECKSUM = struct.Struct("<I")
-_FILE_ID, _ENTRY_ID, _VERSION, _VERSION_UNMARKED = b"wf-undo\0", b"undo", 3, 2
+_FILE_ID, _ENTRY_ID, _VERSION = b"wf-undo\0", b"undo", 3
 _MARK_BYTES = 16
 _NO_MARK = bytes(_MARK_BYTES).hex()
 """Mark of a journal without checkpoint."""
@@ -64,8 +63,8 @@ class Journal:
 
     def __init__(self, path: Path, header: RowFileHeader, generation: int) -> None:
         self.path = path
-        self.mark: str | None = _NO_MARK
-        """Mark of the checkpoint, 32 hexadecimal digits; None in a file of version 2."""
+        self.mark = _NO_MARK
+        """Mark of the checkpoint, 32 hexadecimal digits."""
         self._words = header.words
         self._generation = generation
         self._run = bytes.fromhex(header.run)
@@ -91,19 +90,17 @@ class Journal:
                 "checkpoint: restore it, or start a new run"
             ) from None
         found = os.pread(self._fd, _HEADER_BYTES, 0)
-        mark = found[_HEADER.size : _HEADER.size + _MARK_BYTES].hex()
-        if found not in (self._header(mark), self._header(None)):
+        self.mark = found[_HEADER.size : _HEADER.size + _MARK_BYTES].hex()
+        if found != self._header(self.mark):
             self.close()
             raise ValueError(
                 f"{self.path} is not this run's journal: restore it, or start a new run"
             )
-        self.mark = mark if found == self._header(mark) else None
         return self
 
-    def _header(self, mark: str | None) -> bytes:
-        version = _VERSION_UNMARKED if mark is None else _VERSION
-        fields = _HEADER.pack(_FILE_ID, version, self._words, self._generation, self._run)
-        return _with_checksum(fields + bytes.fromhex(mark or ""), _HEADER_BYTES)
+    def _header(self, mark: str) -> bytes:
+        fields = _HEADER.pack(_FILE_ID, _VERSION, self._words, self._generation, self._run)
+        return _with_checksum(fields + bytes.fromhex(mark), _HEADER_BYTES)
 
     def clear_mark(self) -> None:
         """Remove the mark, so that no checkpoint uses the journal."""
