@@ -48,7 +48,9 @@ class _Dumper(yaml.SafeDumper):
 # Floats such as 1e-3, as the options of commands take them; YAML 1.1 requires a decimal point.
 for _kind in (_Loader, _Dumper):
     _kind.add_implicit_resolver(
-        "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+"), list("-+0123456789")
+        "tag:yaml.org,2002:float",
+        re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"),
+        list("-+0123456789"),
     )
 
 

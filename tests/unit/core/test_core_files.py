@@ -7,6 +7,7 @@ import pytest
 from safetensors import SafetensorError
 
 from widefield.core.files import DiskFullError, write_atomically
+from widefield.core.plain_yaml import read_yaml
 
 
 def test_the_file_appears_whole_with_its_folder(tmp_path: Path) -> None:
@@ -56,3 +57,9 @@ def test_a_full_disk_is_said_in_one_line(tmp_path: Path, error: Exception) -> No
     with pytest.raises(DiskFullError, match=r"no space left on the disk for note\.txt: make room"):
         write_atomically(tmp_path / "note.txt", fail)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_text_that_begins_as_a_float_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text("data: 2e1_photos\nlr: 1e-3\n", "utf-8")
+    assert read_yaml(path) == {"data": "2e1_photos", "lr": 1e-3}

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shutil
 import signal
 import sys
@@ -287,7 +288,10 @@ def test_masked_arrays_are_refused(reference):
 def test_lists_of_files_and_images(forms, reference):
     paths = [forms["folder"] / path for path in reference.paths]
     mixed = [Image.open(path) if i % 2 else str(path) for i, path in enumerate(paths)]
-    for data in (paths, mixed):
+    entries = {
+        entry.path: entry for name in CLASSES for entry in os.scandir(forms["folder"] / name)
+    }
+    for data in (paths, [entries[str(path)] for path in paths], mixed):
         dataset = open_dataset(data)
         assert (dataset.digests() == reference.digests()).all()
         assert dataset.paths[0] == str(paths[0])
@@ -300,11 +304,13 @@ def test_urls(forms, reference, tmp_path, monkeypatch):
     for name, content in FILES.items():
         memory.pipe(f"/w44/images/{name}", content)
     memory.put(str(forms["tar"]), "/w44/images.tar")
+    memory.put(str(forms["zip"]), "/w44/images.zip?download=1")
     memory.pipe(
         "/w44/list.csv",
         b"path\n" + b"".join(b"memory://w44/images/%s\n" % n.encode() for n in FILES),
     )
-    for url in ("memory://w44/images", "memory://w44/images.tar", "memory://w44/list.csv"):
+    for name in ("images", "images.tar", "list.csv", "images.zip?download=1"):
+        url = f"memory://w44/{name}"
         dataset = open_dataset(url)
         assert (dataset.digests() == reference.digests()).all()
         assert dataset.spec == url

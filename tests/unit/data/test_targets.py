@@ -35,6 +35,7 @@ def _table(tmp_path: Path, header: str, *columns: list[str], targets: bool = Tru
         (FINDINGS, "labels"),
         (["a;b", "a"], "labels"),
         (["a, b", "a"], None),
+        ([f"{10 + i}_{i % 3}" for i in range(30)], None),
     ],
 )
 def test_what_a_column_is_taken_for(cells: list[str], kind: str | None) -> None:
@@ -107,6 +108,8 @@ def test_the_end_of_a_columns_name_says_what_it_is(tmp_path: Path) -> None:
         _table(tmp_path, "age,age:class", AGES, AGES)
     with pytest.raises(ValueError, match="'age:number': 'old' is not a finite number: correct"):
         _table(tmp_path, "age:number", [*AGES[:29], "old"])
+    with pytest.raises(ValueError, match="column 'age:number' has no number: write some"):
+        _table(tmp_path, "age:number,grade", [""] * 30, grades)
     with pytest.raises(ValueError, match="'findings' has no label but separators"):
         _table(tmp_path, "findings", ["|"] * 30)
 

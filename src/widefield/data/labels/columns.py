@@ -66,6 +66,8 @@ class TextColumn:
 
     def numbers(self, present: Collection[str]) -> Target:
         """Return the number of each cell whose text is one of `present`."""
+        if not present:
+            raise ValueError(f"column '{self.task}:number' has no number: write some")
         numbers = numbers_of(present)
         if numbers is None:
             wrong = next(x for x in self.texts if x in present and numbers_of([x]) is None)

@@ -139,7 +139,8 @@ def separator_of(labels: Iterable[str]) -> str | None:
 def numbers_of(labels: Iterable[str]) -> dict[str, float] | None:
     """Return text -> finite number; None if a text is none. The comma may be a decimal point."""
     try:
-        numbers = {label: float(label.replace(",", ".")) for label in labels}
+        # Of names such as 12_3, Python would take the underscore for a separator of digits.
+        numbers = {x: float(x.replace(",", ".").replace("_", "x")) for x in labels}
     except ValueError:
         return None
     return numbers if np.isfinite(list(numbers.values())).all() else None

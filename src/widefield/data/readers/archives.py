@@ -305,8 +305,7 @@ def read_zip(files: Sequence[Path], source: str, labels: bool = False) -> Exampl
     for info in archive.infolist():
         name = member_path(info.filename.replace("\\", "/"))  # some programs of Windows
         if stat.S_ISLNK(info.external_attr >> 16) and not info.flag_bits & _ENCRYPTED:
-            target = os.fsdecode(archive.read(info))
-            links[name] = member_path(os.path.join(os.path.dirname(name), target))
+            links[name] = member_path(os.path.join(os.path.dirname(name), _target(archive, info)))
         elif not info.is_dir():
             members[name] = info
     members |= {name: members[file] for name, file in resolved(links, members, ignored).items()}
@@ -329,6 +328,14 @@ def read_zip(files: Sequence[Path], source: str, labels: bool = False) -> Exampl
         files=LazyFiles(len(names), read),
         as_values=tree.kind == "arrays",
     )
+
+
+def _target(archive: zipfile.ZipFile, link: zipfile.ZipInfo) -> str:
+    """Return the path that a link leads to; that of its folder if it is damaged."""
+    try:
+        return os.fsdecode(archive.read(link))
+    except Exception:  # a damaged stream may raise any error
+        return ""
 
 
 def member_path(name: str) -> str:

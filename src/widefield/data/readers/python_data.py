@@ -60,13 +60,14 @@ def read_list(images: Sequence[object]) -> Examples:
             "arrays stand in a list: give images and labels as {'x': x, 'class': y}, or stack "
             "images into one array [n, H, W, C]"
         )
+    files: list[Encoded] = []
     for i, image in enumerate(images):
         if not isinstance(image, str | os.PathLike | Image.Image):
             raise ValueError(
                 f"item {i} of the list is of type {type(image).__name__}: give paths or PIL "
                 "images, or stack arrays into one array [n, H, W, C]"
             )
-    files: list[Encoded] = [x if isinstance(x, Image.Image) else Path(str(x)) for x in images]
+        files.append(image if isinstance(image, Image.Image) else Path(os.fsdecode(image)))
     names = [
         f"image {i}" if isinstance(file, Image.Image) else printable_path(str(file))
         for i, file in enumerate(files)

@@ -3,6 +3,8 @@
 import hashlib
 import os
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,10 +32,10 @@ def fetch(url: str) -> Path:
     The copies that were used least recently are removed where all exceed the limit.
     """
     system, path = _system_of(url)
-    try:
+    with _errors(url):
         info = system.info(path)
         name = hashlib.blake2b(repr((url, _state(info))).encode(), digest_size=16).hexdigest()
-        local = cache_folder() / "urls" / name / path.rstrip("/").rpartition("/")[2]
+        local = cache_folder() / "urls" / name / _file_name(path)
         if not local.is_file():
             make_cache_folder(local.parent)
             draft = local.with_name(f".{os.getpid()}.draft")  # another process may fetch it too
@@ -45,29 +47,28 @@ def fetch(url: str) -> Path:
         # The time of the folder is that of the last use, by which copies are removed.
         local.parent.touch()
         prune(local.parent)
-    except CacheError:
-        raise
-    except Exception as error:  # each protocol has errors of its own
-        raise _unreadable(url, error) from error
     return local
+
+
+def _file_name(path: str) -> str:
+    """Return the last part of a path, without a query such as ?download=1."""
+    last = path.rstrip("/").rpartition("/")[2]
+    without_query = last.partition("?")[0]
+    return without_query if os.path.splitext(without_query)[1] else last
 
 
 def is_folder(url: str) -> bool:
     """Return whether a URL is a folder, or the common beginning of several files."""
     system, path = _system_of(url)
-    try:
+    with _errors(url):
         return bool(system.isdir(path))
-    except Exception as error:
-        raise _unreadable(url, error) from error
 
 
 def read_remote_folder(url: str, *, labels: bool) -> Examples:
     """Read the images below a URL, whose folders are classes as on a disk."""
     system, root = _system_of(url)
-    try:
+    with _errors(url):
         found = system.find(root, detail=True)
-    except Exception as error:
-        raise _unreadable(url, error) from error
     start = len(root.rstrip("/")) + 1
     foreign: Counter[str] = Counter()
     listed = sorted(path[start:] for path in found)
@@ -102,6 +103,13 @@ def _system_of(url: str) -> tuple[Any, str]:
     return system, path
 
 
-def _unreadable(url: str, error: Exception) -> ValueError:
-    reason = "no such file" if isinstance(error, FileNotFoundError) else reason_of(error)
-    return ValueError(f"cannot read '{url}': {reason}")
+@contextmanager
+def _errors(url: str) -> Iterator[None]:
+    """Make one line of whatever is raised: each protocol has errors of its own."""
+    try:
+        yield
+    except CacheError:
+        raise
+    except Exception as error:
+        reason = "no such file" if isinstance(error, FileNotFoundError) else reason_of(error)
+        raise ValueError(f"cannot read '{url}': {reason}") from error

@@ -64,11 +64,8 @@ def sort_out(
 ) -> Tree:
     """Return which of the visible files are examples: neither targets beside others nor others.
 
-    Args:
-        paths: of the files, relative to the root, with slashes.
-        source: name of the root in messages.
-        ignored: files that are known to be no examples, by kind; those that are found are added.
-        foreign: folder of other programs -> number of files in it.
+    `ignored` counts files that are known to be no examples, by kind, to which those that are found
+    are added, and `foreign` the files in each folder of other programs.
     """
     kind_of = {
         **dict.fromkeys(image_suffixes(), "images"),
