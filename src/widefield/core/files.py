@@ -76,13 +76,7 @@ def check_plain_file(path: Path, *, largest: int) -> None:
 
 
 def checked_output(path: str | Path, suffixes: tuple[str, ...], *, overwrite: bool) -> Path:
-    """Return `path` after checking, before a computation, that a result can be written to it.
-
-    Args:
-        path: the file to be written.
-        suffixes: allowed suffixes.
-        overwrite: whether an existing file may be replaced.
-    """
+    """Return `path` after checking, before a computation, that a result can be written to it."""
     path = Path(path)
     if path.suffix not in suffixes:
         raise ValueError(f"cannot write {path.name}: its suffix must be {' or '.join(suffixes)}")

@@ -109,12 +109,7 @@ def host_memory() -> int:
 
 
 def check_memory(needed: int, what: str) -> None:
-    """Check, before an allocation, that this machine has enough memory.
-
-    Args:
-        needed: bytes needed.
-        what: the object that needs them, for the message.
-    """
+    """Check, before an allocation, that this machine has the bytes that `what` needs."""
     if needed > host_memory():
         raise ValueError(
             f"{what} needs {needed / 1e9:,.1f} GB of memory and this machine has "

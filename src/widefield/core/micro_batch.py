@@ -16,10 +16,8 @@ class MicroBatched(nn.Module):
     the whole batch, unlike with gradient accumulation: every example is still contrasted with all
     others. Batch normalization uses the statistics of a micro-batch, as with as many processes.
 
-    Args:
-        encoder: x[B, C, H, W] -> h[B, D].
-        max_size: examples of a micro-batch at most, or one more where one example would be left,
-            which batch normalization cannot process; sizes differ by one at most.
+    A micro-batch has at most `max_size` examples, or one more where one example would be left,
+    which batch normalization cannot process; sizes differ by one at most.
 
     Source: gradient caching (Gao et al. 2021), section 3, by recomputation (Chen et al. 2016).
     """

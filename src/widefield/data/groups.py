@@ -23,12 +23,9 @@ _SPELLINGS = "name a column or a label array, a folder level as folder:1, or reg
 def grouped(examples: Examples, group: str) -> Examples:
     """Return the examples with the group of each, and without a task that names the groups.
 
-    Args:
-        examples: names, and labels if they have any.
-        group: `folder:1` for the first folder of a name, `folder:-1` for the last;
-            `regex:PATTERN` for the first parenthesized group of a pattern found in the name;
-            otherwise a task, such as a column of a table. An example without any label is a group
-            of its own.
+    `group` is `folder:1` for the first folder of a name, `folder:-1` for the last; `regex:PATTERN`
+    for the first parenthesized group of a pattern found in the name; otherwise a task, such as a
+    column of a table. An example without any label is a group of its own.
     """
     labels, classes, notes = dict(examples.labels), dict(examples.classes), examples.notes
     if group.startswith(FOLDER):

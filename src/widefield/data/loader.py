@@ -2,10 +2,9 @@
 
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,7 +20,6 @@ from widefield.core.hardware import free_device_memory
 from widefield.core.types import WHOLE, Batch, Crop, Place, Shard, to_floats
 from widefield.data.dataset import Dataset
 from widefield.data.decode.decoding import suppress_warnings
-from widefield.data.encoded import EncodedImages
 
 # Chosen by hand: encoder, activations and a per-example head take the rest.
 _DEVICE_SHARE = 0.3
@@ -33,6 +31,8 @@ _CHUNK = 1024
 
 T = TypeVar("T")
 Batches = Generator[Batch, None, None]
+_Crops = Callable[..., NDArray[np.uint8]]
+"""Returns the random crops [V, B, H, W, C] of the examples of an index at a read."""
 
 
 class Loader:
@@ -92,10 +92,10 @@ class Loader:
         self.wait_seconds = 0.0
         self._batch_size, self._seed = batch_size // shard.world, seed
         self._examples = shard.examples(len(dataset)).numpy()
-        if dataset.encoded is None:
-            self._source: _Source | _EncodedSource = _Source(dataset, device, masks)
-        else:
-            self._source = _EncodedSource(dataset, dataset.encoded, device, crop, views, seed)
+        crops = None
+        if dataset.encoded is not None and crop is not None:
+            crops = partial(dataset.encoded.crops, crop=crop, views=views, seed=seed)
+        self._source = _Source(dataset, device, masks, crops)
         self.storage = self._source.storage
 
     def order(self, epoch: int, start: int = 0) -> list[NDArray[np.int64]]:
@@ -127,10 +127,12 @@ def steps_per_epoch(examples: int, batch_size: int, *, drop_last: bool) -> int:
 
 
 class _Source:
-    """Stored pixels, and the transfer of batches to the device."""
+    """Stored or encoded pixels, and the transfer of batches to the device."""
 
-    def __init__(self, dataset: Dataset, device: torch.device, masks: bool) -> None:
-        self._dataset, self._device = dataset, device
+    def __init__(
+        self, dataset: Dataset, device: torch.device, masks: bool, crops: _Crops | None
+    ) -> None:
+        self._dataset, self._device, self._crops = dataset, device, crops
         self._masks = dataset.masks if masks else None
         self._labels = {
             task: torch.from_numpy(ids).to(device) for task, ids in dataset.labels.items()
@@ -138,8 +140,10 @@ class _Source:
         self._pixels: Tensor | None = None
         self.storage: Place = "host"
         images = dataset.images if dataset.plain is None else dataset.plain
+        if dataset.encoded is not None:
+            self.storage = "disk"
         # Resampled examples are computed on the host, so their pixels stay there.
-        if not dataset.varies and _fits_device(images.nbytes, device):
+        elif not dataset.varies and _fits_device(images.nbytes, device):
             self._pixels, self.storage = _on_device(images, device), "device"
         # torch has no negative strides, as of a memory map that is reversed.
         elif dataset.clips is None and (not images.flags.writeable or min(images.strides) < 0):
@@ -153,28 +157,39 @@ class _Source:
         if self.storage != "disk":
             yield from map(finish, loaded)
             return
-        with closing(_prefetch(loaded)) as items:
+        decoding = nullcontext() if self._dataset.encoded is None else suppress_warnings()
+        with decoding, closing(_prefetch(loaded)) as items:
             yield from map(finish, items)
 
     def _fetch(self, index: Tensor, read: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Gather pixels [B, H, W, C] where they are stored; `index` and labels on the host."""
+        """Gather views [V, B, H, W, C] where they are stored; `index` and labels on the host."""
         pin = self._device.type != "cpu"
         if self._pixels is None:
-            images, ids = self._dataset.read(index.numpy(), read)
+            images, ids = self._read(index.numpy(), read)
             pixels = torch.from_numpy(images)
             labels = {task: torch.from_numpy(y) for task, y in ids.items()}
             return (pixels.pin_memory() if pin else pixels), index, labels
         if self.storage == "device" or not pin:
             rows = to_device(index, self._pixels.device)
-            return self._pixels.index_select(0, rows), index, {}
+            return self._pixels.index_select(0, rows)[None], index, {}
         shape = (len(index), *self._pixels.shape[1:])
         out = torch.empty(shape, dtype=self._pixels.dtype, pin_memory=True)
-        return torch.index_select(self._pixels, 0, index, out=out), index, {}
+        return torch.index_select(self._pixels, 0, index, out=out)[None], index, {}
+
+    def _read(
+        self, index: NDArray[np.int64], read: int
+    ) -> tuple[NDArray[Any], dict[str, NDArray[np.int64]]]:
+        if self._crops is not None:
+            labels = {task: ids[index] for task, ids in self._dataset.labels.items()}
+            return self._crops(index, read=read), labels
+        images, labels = self._dataset.read(index, read)
+        return images[None], labels
 
     def _finish(self, loaded: tuple[Tensor, Tensor, dict[str, Tensor]], read: int) -> Batch:
         pixels, index, labels = loaded
         # The permuted [B, H, W, C] store is channels_last already; `to` keeps its strides.
-        x = to_device(pixels, self._device).permute(0, 3, 1, 2)
+        views = [to_device(x, self._device).permute(0, 3, 1, 2) for x in pixels.unbind()]
+        crops = tuple(map(to_floats, views))
         labels = {task: to_device(y, self._device) for task, y in labels.items()}
         if self._pixels is not None:
             rows = to_device(index, self._device)
@@ -183,52 +198,8 @@ class _Source:
         if self._masks is not None:
             covered = torch.from_numpy(self._masks(index.numpy(), read)).permute(0, 3, 1, 2)
             mask = to_device(covered, self._device)
-        return Batch(x=to_floats(x), index=index, labels=labels, mask=mask)
-
-
-@dataclass(frozen=True)
-class _EncodedSource:
-    """Encoded images, decoded for each batch at most two batches ahead."""
-
-    dataset: Dataset
-    images: EncodedImages
-    device: torch.device
-    crop: Crop | None
-    views: int
-    seed: int
-    storage: Place = "disk"
-
-    def batches(self, steps: list[NDArray[np.int64]], read: int) -> Batches:
-        loaded = ((index, self._decode(index, read)) for index in steps)
-        with suppress_warnings(), closing(_prefetch(loaded)) as items:
-            for index, images in items:
-                yield self._batch(index, images)
-
-    def _decode(self, index: NDArray[np.int64], read: int) -> Tensor:
-        """Return crops or whole images [V, B, H, W, C] in host memory."""
-        if self.crop is None:
-            images = self.images[index][None]
-        else:
-            images = self.images.crops(
-                index, self.crop, views=self.views, seed=self.seed, read=read
-            )
-        x = torch.from_numpy(images)
-        return x if self.device.type == "cpu" else x.pin_memory()
-
-    def _batch(self, index: NDArray[np.int64], images: Tensor) -> Batch:
-        crops = tuple(
-            to_floats(to_device(x, self.device).permute(0, 3, 1, 2)) for x in images.unbind()
-        )
-        labels = {
-            task: to_device(torch.from_numpy(ids[index]), self.device)
-            for task, ids in self.dataset.labels.items()
-        }
-        return Batch(
-            x=crops[0],
-            index=torch.from_numpy(index),
-            labels=labels,
-            crops=() if self.crop is None else crops,
-        )
+        shown = () if self._crops is None else crops
+        return Batch(x=crops[0], index=index, labels=labels, mask=mask, crops=shown)
 
 
 def _fits_device(size: int, device: torch.device) -> bool:

@@ -13,17 +13,7 @@ from widefield.core.form import cut_share
 from widefield.core.names import printable
 from widefield.core.pixels import stored
 from widefield.core.types import BlackWhite, Size, as_black_white
-from widefield.data.cache import (
-    DecodingJournal,
-    Record,
-    cache_folder,
-    cache_key,
-    digest,
-    digest_of_example,
-    load_or_build,
-    read_record,
-    space_lacking,
-)
+from widefield.data import cache, planted
 from widefield.data.dataset import Dataset
 from widefield.data.decode.black_white import ValueRange, check_inside
 from widefield.data.decode.decoding import Result, decode_all, failures
@@ -41,17 +31,6 @@ from widefield.data.examples import Examples, selected
 from widefield.data.notes import decoding_notes, plain_notes
 from widefield.data.open_options import OpenOptions
 from widefield.data.plant import draw
-from widefield.data.planted import (
-    AudioFeature,
-    BitPlanes,
-    Bits,
-    Canvas,
-    DigitChannel,
-    Feature,
-    ImageFeature,
-    Overlay,
-    StackedDigits,
-)
 from widefield.data.readers.images import common_size, size_for
 from widefield.data.select import balanced_subset, split_rows, subset_without
 from widefield.data.spec import BUILT_IN, Spec
@@ -81,21 +60,21 @@ def open_images(spec: Spec, examples: Examples, options: OpenOptions) -> Dataset
             f"{ranges}: give data of the channels that the encoder was trained on"
         )
     task = next(iter(examples.labels), None)
-    canvas = Canvas(
+    canvas = planted.Canvas(
         shape=(shape[0], shape[1], shape[2]),
         seed=options.seed,
         held_out=options.held_out or spec.split == "test",
         class_ids=None if task is None else examples.labels[task],
         class_count=0 if task is None else len(examples.classes[task]),
     )
-    appended = (draw(f, canvas) for f in features if isinstance(f, StackedDigits | Bits))
+    appended = (draw(f, canvas) for f in features if isinstance(f, planted.Appended))
     opening = _Opening(
         spec=spec,
         examples=examples,
         options=options,
         canvas=canvas,
         dtype=dtype,
-        overlays=tuple(draw(f, canvas) for f in features if isinstance(f, ImageFeature)),
+        overlays=tuple(draw(f, canvas) for f in features if isinstance(f, planted.ImageFeature)),
         channel=next(appended, None),
     )
     dataset = opening.dataset()
@@ -114,20 +93,20 @@ def reason_to_decode(spec: Spec, examples: Examples) -> str | None:
     return "have planted features" if spec.plants else None
 
 
-def _features(spec: Spec, examples: Examples) -> list[Feature]:
+def _features(spec: Spec, examples: Examples) -> list[planted.Feature]:
     """Return the features to plant; check that they suit images and can be combined."""
     features = spec.features(examples.labels)
-    names = [feature.name for feature in features if isinstance(feature, AudioFeature)]
+    names = [feature.name for feature in features if isinstance(feature, planted.AudioFeature)]
     if names:
         raise ValueError(f"'+{names[0]}' is planted in sounds, and '{spec.base}' holds images")
-    appended = [feature for feature in features if isinstance(feature, StackedDigits | Bits)]
+    appended = [feature for feature in features if isinstance(feature, planted.Appended)]
     if len(appended) > 1:
         names = [feature.name for feature in appended]
         raise ValueError(f"'+{names[0]}' and '+{names[1]}' both append channels: plant one of them")
-    if appended and any(isinstance(f, ImageFeature) and f.fresh for f in features):
+    if appended and any(isinstance(f, planted.ImageFeature) and f.fresh for f in features):
         raise ValueError(f"'+{appended[0].name}' cannot be combined with ':fresh'")
     unlabeled = any((y < 0).any() for y in examples.labels.values())
-    if unlabeled and any(isinstance(f, StackedDigits) for f in appended):
+    if unlabeled and any(isinstance(f, planted.StackedDigits) for f in appended):
         raise ValueError(f"'+{appended[0].name}' needs labels, and some examples have none")
     return features
 
@@ -151,12 +130,12 @@ class _Opening:
     spec: Spec
     examples: Examples
     options: OpenOptions
-    canvas: Canvas
+    canvas: planted.Canvas
     """Form of the images, without appended channels."""
     dtype: "np.dtype[Any]"
     """Type in which they are stored."""
-    overlays: tuple[Overlay, ...]
-    channel: DigitChannel | BitPlanes | None
+    overlays: tuple[planted.Overlay, ...]
+    channel: planted.AppendedChannels | None
     """Channels that are appended."""
 
     @cached_property
@@ -180,7 +159,7 @@ class _Opening:
         reason, why_not_encoded = None, reason_to_decode(self.spec, self.examples)
         if self.options.pixels == "auto" and why_not_encoded is None:
             key = self.examples.origin and self._key_of_run
-            reason = space_lacking(self.shape, key, self.options.memory_budget)
+            reason = cache.space_lacking(self.shape, key, self.options.memory_budget)
             reason = self.options.agree(reason)
         if self.options.pixels == "encoded" or reason is not None:
             return self._encoded(reason)
@@ -189,7 +168,7 @@ class _Opening:
     def _encoded(self, reason: str | None) -> Dataset:
         """Return images that are decoded at each read, and once here: damaged ones are left out."""
         assert self.examples.files is not None
-        digests, record, _ = load_or_build(
+        digests, record, _ = cache.load_or_build(
             self.shape[:1],
             self._decode,
             key=self.examples.origin and partial(self._key_of_run, "digests"),
@@ -216,7 +195,7 @@ class _Opening:
         are_ready = given is not None and given.shape == self.shape and given.dtype == np.uint8
         if key is None and given is not None and are_ready and not self.overlays:
             return self._with_labels(given, self.rows, {}, "used in place, without a copy")
-        images, record, storage = load_or_build(
+        images, record, storage = cache.load_or_build(
             self.shape,
             self._build,
             key=key,
@@ -228,13 +207,13 @@ class _Opening:
         rows = self.selected(record.get("failed", ()))
         dataset = self._with_labels(images[: len(rows)], rows, record, storage)
         channel = self._channel_of(rows)
-        if isinstance(channel, DigitChannel):
+        if isinstance(channel, planted.DigitChannel):
             return replace(dataset, stacked=channel)
         if channel is None or not channel.count:
             return dataset
         return replace(dataset.with_tasks(channel), bits=channel.count)
 
-    def _build(self, out: NDArray[Any], journal: DecodingJournal | None) -> Record:
+    def _build(self, out: NDArray[Any], journal: cache.DecodingJournal | None) -> cache.Record:
         """Write all pixels [n, H, W, C], with planted features."""
         target = out[..., : self.canvas.shape[2]]
         is_copied = self.examples.files is None and self.dtype == np.uint8
@@ -243,7 +222,7 @@ class _Opening:
         self._plant(out[: len(rows)], self._channel_of(rows))
         return record
 
-    def _copy(self, out: NDArray[np.uint8]) -> Record:
+    def _copy(self, out: NDArray[np.uint8]) -> cache.Record:
         pixels, size, fit = self.examples.pixels, self.canvas.size, self.options.fit
         assert pixels is not None
         rows = self.selected()
@@ -257,7 +236,7 @@ class _Opening:
         choices = {} if was_size == size else {"resized": len(rows)}
         return {"choices": choices, "cut": cut_share(was_size, size, fit)}
 
-    def _decode(self, out: NDArray[Any], journal: DecodingJournal | None) -> Record:
+    def _decode(self, out: NDArray[Any], journal: cache.DecodingJournal | None) -> cache.Record:
         """Decode the examples into pixels [n, H, W, C], or write their digests [n].
 
         There are no gaps for those that cannot be read.
@@ -283,8 +262,8 @@ class _Opening:
         return record | failures(failed)
 
     def _decode_rows(
-        self, rows: NDArray[np.int64], out: NDArray[Any], journal: DecodingJournal | None
-    ) -> tuple[Record, dict[int, Skipped]]:
+        self, rows: NDArray[np.int64], out: NDArray[Any], journal: cache.DecodingJournal | None
+    ) -> tuple[cache.Record, dict[int, Skipped]]:
         """Decode these rows into `out`; return their record, and those that failed."""
         examples, options = self.examples, self.options
         files: Any = examples.pixels if examples.files is None else examples.files
@@ -309,7 +288,7 @@ class _Opening:
             if decoded is None:
                 return None
             place = int(np.searchsorted(rows, row))
-            out[place] = decoded.pixels if out.ndim > 1 else digest_of_example(decoded.pixels)
+            out[place] = decoded.pixels if out.ndim > 1 else cache.digest_of_example(decoded.pixels)
             return sorted(decoded.choices), decoded.outside, decoded.cut
 
         report = decode_all(
@@ -324,7 +303,7 @@ class _Opening:
             check_inside(report.outside, options.black_white)
         return report.record() | value_range.record(), report.failed
 
-    def _plant(self, images: NDArray[Any], channel: DigitChannel | BitPlanes | None) -> None:
+    def _plant(self, images: NDArray[Any], channel: planted.AppendedChannels | None) -> None:
         """Draw overlays on `images` [n, H, W, C] in place, and the appended channels, the last."""
         drawn_on = self.canvas.shape[2]
         for first in range(0, len(images), _CHUNK):
@@ -337,9 +316,9 @@ class _Opening:
                 part[..., :drawn_on] = below
                 part[..., drawn_on:] = stored(channel.draw(index) / 255, part.dtype)
 
-    def _channel_of(self, rows: NDArray[np.int64]) -> DigitChannel | BitPlanes | None:
+    def _channel_of(self, rows: NDArray[np.int64]) -> planted.AppendedChannels | None:
         """Return the appended channels of these rows, in their order."""
-        if isinstance(self.channel, DigitChannel):
+        if isinstance(self.channel, planted.DigitChannel):
             return replace(self.channel, class_ids=self.channel.class_ids[rows])
         return self.channel  # bits depend on the position alone, as overlays do
 
@@ -347,7 +326,7 @@ class _Opening:
         """Return the key of the pixels as the run has them, whose range of values is known."""
         given = "8 bits" if self.options.eight_bits else self.options.black_white
         default_key = self._key(None, kept)  # a run opened its data without a range and found it
-        record = None if given is None else read_record(cache_folder() / default_key)
+        record = None if given is None else cache.read_record(cache.cache_folder() / default_key)
         if record is not None and as_black_white(record.get("black_white")) in (None, given):
             return default_key
         return self._key(given, kept)
@@ -365,11 +344,11 @@ class _Opening:
         packs = [Path(value).expanduser() for name, value in options if name == "source"]
         # Labels may come from a table.
         ids = canvas.class_ids if most is not None or self.channel is not None else None
-        rows = digest(self.rows, ids)
-        return cache_key((settings, kept), self.examples.origin(), rows, files=packs)
+        rows = cache.digest(self.rows, ids)
+        return cache.cache_key((settings, kept), self.examples.origin(), rows, files=packs)
 
     def _with_labels(
-        self, images: NDArray[Any], rows: NDArray[np.int64], record: Record, storage: str
+        self, images: NDArray[Any], rows: NDArray[np.int64], record: cache.Record, storage: str
     ) -> Dataset:
         """Return images [n, H, W, C] of these rows with labels, names and notes."""
         fit = self.options.fit

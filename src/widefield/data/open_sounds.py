@@ -14,16 +14,8 @@ from widefield.core.types import ProgressCallback
 from widefield.data.cache import DecodingJournal, Record, cache_key, digest, load_or_build
 from widefield.data.clips import Clips
 from widefield.data.dataset import Dataset
+from widefield.data.decode import sounds
 from widefield.data.decode.decoding import Result, decode_all, failures, in_parallel
-from widefield.data.decode.sounds import (
-    Header,
-    UnreadableError,
-    decode,
-    header,
-    leveled,
-    require_audio,
-    resampled_length,
-)
 from widefield.data.examples import Examples
 from widefield.data.notes import sound_notes
 from widefield.data.open_options import OpenOptions
@@ -62,10 +54,10 @@ def open_sounds(spec: Spec, examples: Examples, options: OpenOptions) -> Dataset
     # Raises before decoding if there are too few.
     balanced_subset(examples.labels, rows, options.max_examples)
     if not recordings.rate:
-        require_audio()
+        sounds.require_audio()
     rate = options.sample_rate or _default_rate(recordings)
     if recordings.rate not in (0, rate):
-        require_audio()  # to resample
+        sounds.require_audio()  # to resample
     steps = _steps(options, rate)
     held_out = options.held_out or spec.split == "test"
     canvas = Canvas(shape=(1, steps, 1), seed=options.seed, held_out=held_out, rate=rate)
@@ -103,15 +95,17 @@ def _default_rate(recordings: Recordings) -> int:
     for row in np.unique(np.linspace(0, len(recordings) - 1, _RATE_FILES).astype(int)):
         try:
             counts[_header(recordings, int(row)).rate] += 1
-        except UnreadableError:
+        except sounds.UnreadableError:
             continue
     most_common = max(counts, key=lambda rate: (counts[rate], rate), default=HIGHEST_RATE)
     return min(most_common, HIGHEST_RATE)
 
 
-def _header(recordings: Recordings, row: int) -> Header:
+def _header(recordings: Recordings, row: int) -> sounds.Header:
     sound = recordings.sounds[row]
-    return header(sound) if isinstance(sound, Path) else Header(len(sound), recordings.rate)
+    if isinstance(sound, Path):
+        return sounds.header(sound)
+    return sounds.Header(len(sound), recordings.rate)
 
 
 def _steps(options: OpenOptions, rate: int) -> int:
@@ -193,7 +187,7 @@ def _lengths(
 
     def length(row: int) -> int:
         found = _header(recordings, row)
-        return resampled_length(found.frames, found.rate, rate)
+        return sounds.resampled_length(found.frames, found.rate, rate)
 
     lengths: dict[int, int] = {}
     for row, result in in_parallel(length, rows.tolist()):
@@ -220,9 +214,9 @@ def _fill(
     def decode_row(row: int) -> Result:
         sound = recordings.sounds[row]
         if isinstance(sound, Path):
-            samples, choices = decode(sound, rate)
+            samples, choices = sounds.decode(sound, rate)
         else:
-            samples, choices = leveled(from_int16(sound), recordings.rate, rate)
+            samples, choices = sounds.leveled(from_int16(sound), recordings.rate, rate)
         place = int(np.searchsorted(rows, row))
         slot = out[starts[place] : starts[place] + sizes[place]]
         samples = samples[: len(slot)]

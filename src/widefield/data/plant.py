@@ -7,47 +7,34 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from widefield.data import planted
 from widefield.data.decode.decoding import in_parallel
 from widefield.data.decode.sounds import decode, require_audio, resample
 from widefield.data.examples import Examples
-from widefield.data.planted import (
-    AudioFeature,
-    Background,
-    BitPlanes,
-    Bits,
-    Canvas,
-    DigitChannel,
-    DigitPack,
-    Digits,
-    ImageFeature,
-    Overlay,
-    SoundOverlay,
-    StackedDigits,
-)
 from widefield.data.readers.arrays import read_npz
 from widefield.data.readers.images import read_folder
 from widefield.data.readers.recordings import from_int16
 
 
 @overload
-def draw(feature: ImageFeature, canvas: Canvas) -> Overlay: ...
+def draw(feature: planted.ImageFeature, canvas: planted.Canvas) -> planted.Overlay: ...
 @overload
-def draw(feature: AudioFeature, canvas: Canvas) -> SoundOverlay: ...
+def draw(feature: planted.AudioFeature, canvas: planted.Canvas) -> planted.SoundOverlay: ...
 @overload
-def draw(feature: StackedDigits | Bits, canvas: Canvas) -> DigitChannel | BitPlanes: ...
+def draw(feature: planted.Appended, canvas: planted.Canvas) -> planted.AppendedChannels: ...
 def draw(
-    feature: ImageFeature | AudioFeature | StackedDigits | Bits, canvas: Canvas
-) -> Overlay | SoundOverlay | DigitChannel | BitPlanes:
+    feature: planted.Feature, canvas: planted.Canvas
+) -> planted.Overlay | planted.SoundOverlay | planted.AppendedChannels:
     """Draw a feature; the file or folder that its option `source` names is read first."""
-    if isinstance(feature, Digits | StackedDigits) and feature.source is not None:
+    if isinstance(feature, planted.Digits | planted.StackedDigits) and feature.source is not None:
         return feature.draw(canvas, _read_digits(feature.source))
-    if isinstance(feature, Background) and feature.source:
+    if isinstance(feature, planted.Background) and feature.source:
         rate = canvas.sound_rate(feature.name)
         return feature.draw(canvas, _read_background(Path(feature.source).expanduser(), rate))
     return feature.draw(canvas)
 
 
-def _read_digits(source: str) -> DigitPack:
+def _read_digits(source: str) -> planted.DigitPack:
     path = Path(source).expanduser()
     if not path.is_file():
         raise ValueError(f"no digits at '{source}'; expected a .npz pack with images and labels")
@@ -55,7 +42,7 @@ def _read_digits(source: str) -> DigitPack:
     if examples.pixels is None or examples.pixels.shape[-1] != 1 or not examples.labels:
         raise ValueError(f"'{source}' holds no gray digits; expected keys 'images' and 'labels'")
     task = next(iter(examples.labels))
-    return DigitPack(examples.pixels[..., 0], examples.labels[task], examples.classes[task])
+    return planted.DigitPack(examples.pixels[..., 0], examples.labels[task], examples.classes[task])
 
 
 def _read_background(source: Path, rate: int) -> Mapping[str, list[NDArray[np.float32]]]:

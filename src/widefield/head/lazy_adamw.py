@@ -140,12 +140,9 @@ class LazyAdamW(LazyOptimizer):
         return RowState(row, fade1 * state.m, fade2 * state.v, torch.full_like(last, history.steps))
 
     def _momentum_sum(self, state: RowState, weight: Tensor, shrink: Tensor) -> Tensor:
-        """Return the factor of m in the sum of the missed momentum steps, in the shape of v.
+        """Return the factor of m in the sum of K terms of the missed momentum steps, as v.
 
-        Args:
-            state: the rows at their last steps.
-            weight: of each of K terms, [b, K, 1].
-            shrink: factor of sqrt(v) in each term, [b, K, 1].
+        `weight` and `shrink`, the factor of sqrt(v), are [b, K, 1].
         """
         eps = self.param_groups[0]["eps"]
         # sum_k weight_k / (shrink_k sqrt(v) + eps), in the memory of the denominators [b, K, m]

@@ -34,10 +34,8 @@ def node_count(half_width: float, dtype: torch.dtype) -> int:
 def merge_terms(weight: Tensor, log_shrink: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return weights and s, [b, K] each, of the few terms that sum to the many of each row.
 
-    Args:
-        weight: w_i, float64 [terms, b]; 0 for a term that a row does not have.
-        log_shrink: log s_i, float64 [terms, b], descending for the terms that a row has.
-        dtype: type of the sum; the result is float64.
+    The many are w_i and log s_i, [terms, b], descending; a term that a row does not have has the
+    weight 0. All are float64, and `dtype` is the type of the sum.
     """
     first = log_shrink[0]
     half = float((first - log_shrink).mul_(weight != 0).max()) / 2  # one for all rows

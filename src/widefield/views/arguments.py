@@ -14,9 +14,9 @@ class ViewArguments(TypedDict, total=False):
     cutout_size: Annotated[float, Gt(0), Le(1)]
     noise_std: Annotated[float, Gt(0)]
     viewmaker_budget: Annotated[float, Gt(0)]
+    viewmaker_lr: Annotated[float, Gt(0)]
     viewmaker_shape: Literal["sphere", "ball"]
     viewmaker_clamp: bool
-    viewmaker_lr: Annotated[float, Gt(0)]
     attack_budget: Annotated[float, Gt(0)]
     attack_steps: Annotated[int, Ge(1)]
     jitter_std: Annotated[float, Gt(0)]

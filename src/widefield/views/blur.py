@@ -51,15 +51,12 @@ def pillow_blur(x: Tensor, sigma: Tensor) -> Tensor:
 def box_weights(sigma: Tensor, side: int) -> Tensor:
     """Return matrices [N, side, side] that blur one axis three times by a box.
 
-    A box has the weights 1 up to a distance of l pixels and a at l + 1, divided by 2 (l + a) + 1,
-    with l and a such that its variance is v = sigma^2 / 3:
+    The three together have the standard deviations `sigma` [N], pixels. A box has the weights 1 up
+    to a distance of l pixels and a at l + 1, divided by 2 (l + a) + 1, with l and a such that its
+    variance is v = sigma^2 / 3:
 
         l = floor((sqrt(12 v + 1) - 1) / 2)
         a = (2 l + 1) (l (l + 1) - 3 v) / (6 (v - (l + 1)^2))
-
-    Args:
-        sigma: standard deviations of the three boxes together [N], pixels.
-        side: pixels of the axis.
 
     Source: Gwosdek et al. (2011), equations 7, 11 and 14.
     """

@@ -251,16 +251,11 @@ def crop_flip(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
 
 
 def resize_weights(start: Tensor, length: Tensor, side: int, flip: Tensor) -> Tensor:
-    """Return the weights [N, side, side] that resize a segment linearly to `side` pixels.
+    """Return the weights [N, side, side] that resize segments of `side` pixels linearly to `side`.
 
     Output i is the input at u_i = start + (i + 1/2) length / side - 1/2, clamped to the segment;
-    pixel j has the weight max(0, 1 - |u_i - j|).
-
-    Args:
-        start: first pixel of the segment [N].
-        length: pixels of the segment [N].
-        side: pixels of the output, and of the image that the segment lies in.
-        flip: whether the outputs are in reverse order, bool [N].
+    pixel j has the weight max(0, 1 - |u_i - j|). The outputs are in reverse order where `flip`.
+    All arguments but `side` are [N].
     """
     pixel = torch.arange(side, device=start.device, dtype=start.dtype)
     output = torch.where(flip[:, None], side - 1 - pixel, pixel)
@@ -271,13 +266,9 @@ def resize_weights(start: Tensor, length: Tensor, side: int, flip: Tensor) -> Te
 
 
 def color_jitter(x: Tensor, factors: Tensor, hue: Tensor, order: Tensor) -> Tensor:
-    """Change brightness, contrast, saturation and hue, in a separate order for each image.
+    """Change brightness, contrast, saturation and hue of x [N, C, H, W], as a `Draw` says.
 
-    Args:
-        x: images [N, C, H, W] in [0, 1].
-        factors: factors of brightness, contrast and saturation [N, 3].
-        hue: hue shifts in turns [N].
-        order: operations, 0 to 3 as in the first line, in the order of application, int64 [N, 4].
+    The operations are 0 to 3 in `order` [N, 4], which each image has of its own.
     """
     if x.device.type != "cpu":
         all_rows, x = [slice(None)] * 3, x.clone(memory_format=torch.contiguous_format)
@@ -295,11 +286,7 @@ def color_jitter(x: Tensor, factors: Tensor, hue: Tensor, order: Tensor) -> Tens
 def channel_jitter(x: Tensor, factors: Tensor, hue: Tensor, order: Tensor) -> Tensor:
     """Change brightness and contrast of each channel of x [N, C, H, W] as of a gray image.
 
-    Args:
-        x: images in [0, 1].
-        factors: factors of brightness, contrast and saturation [N, C, 3].
-        hue: has no effect [N].
-        order: operations, in the order of application, int64 [N, C, 4].
+    `factors` [N, C, 3] and `order` [N, C, 4] are those of each channel; `hue` has no effect.
     """
     n, c, h, w = x.shape
     gray = x.reshape(n * c, 1, h, w)

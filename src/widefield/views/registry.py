@@ -9,6 +9,7 @@ from widefield.core.logmel import FrontEnd
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
 from widefield.core.types import Kind
+from widefield.views import signal
 from widefield.views.adversarial import Adversarial, AdversarialSettings
 from widefield.views.arguments import ViewArguments
 from widefield.views.base import Augmentation
@@ -17,16 +18,6 @@ from widefield.views.cutout import Cutout, CutoutSettings
 from widefield.views.image import ImageAugmentation
 from widefield.views.noise import Noise, NoiseSettings, ObjectNoise
 from widefield.views.policy import Policy, PolicySettings
-from widefield.views.signal import (
-    ChannelDrop,
-    ChannelDropSettings,
-    Jitter,
-    JitterSettings,
-    Scale,
-    ScaleSettings,
-    TimeMask,
-    TimeMaskSettings,
-)
 from widefield.views.simple import Identity, RandomMask, Turn
 from widefield.views.spectrogram import SpecAugment, Spectrogram
 from widefield.views.viewmaker import PublishedViewmakerSettings, Viewmaker, ViewmakerSettings
@@ -192,26 +183,26 @@ VIEWS: dict[str, Policy] = {
     ),
     "jitter": Policy(
         "Add Gaussian noise to windows or waveforms, relative to each channel's deviation.",
-        Jitter,
-        JitterSettings,
+        signal.Jitter,
+        signal.JitterSettings,
         stage="samples",
     ),
     "scale": Policy(
         "Multiply what differs from the mean of each channel of a signal by a random gain.",
-        Scale,
-        ScaleSettings,
+        signal.Scale,
+        signal.ScaleSettings,
         stage="samples",
     ),
     "time-mask": Policy(
         "Cover a random run of time with each channel's mean.",
-        TimeMask,
-        TimeMaskSettings,
+        signal.TimeMask,
+        signal.TimeMaskSettings,
         stage="samples",
     ),
     "channel-drop": Policy(
         "Replace random channels of a window by their mean.",
-        ChannelDrop,
-        ChannelDropSettings,
+        signal.ChannelDrop,
+        signal.ChannelDropSettings,
         stage="samples",
     ),
     "specaug": Policy(

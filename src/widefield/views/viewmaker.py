@@ -184,7 +184,7 @@ class PublishedViewmakerSettings(PolicySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewmakerSettings(PolicySettings):
+class ViewmakerSettings(PublishedViewmakerSettings):
     """Settings of viewmaker and mask-viewmaker.
 
     Example:
@@ -192,22 +192,12 @@ class ViewmakerSettings(PolicySettings):
         0.1
     """
 
-    argument_of: ClassVar = {
-        "viewmaker_budget": "budget",
+    argument_of: ClassVar = PublishedViewmakerSettings.argument_of | {
         "viewmaker_shape": "shape",
         "viewmaker_clamp": "clamp",
-        "viewmaker_lr": "lr",
     }
 
-    viewmaker_budget: Annotated[float, Gt(0)] = 0.05
-    """Mean absolute change of a number, in units of the images' range."""
     viewmaker_shape: ConstraintSet = "sphere"
     """Set that the change lies in: the L1 sphere of the budget, or the ball inside it."""
     viewmaker_clamp: bool = True
     """Clamp views to [0, 1]."""
-    viewmaker_lr: Annotated[float, Gt(0)] = 1e-3
-    """Learning rate of the viewmaker (Adam, constant)."""
-
-    def arguments(self, channels: int) -> dict[str, Any]:
-        """Return the arguments of the augmentation."""
-        return {"channels": channels, **super().arguments(channels)}

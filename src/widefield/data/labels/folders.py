@@ -34,15 +34,9 @@ def read_folders(
     """Return files with the task `class`: the first-level folder of each; "." for none.
 
     Where one folder holds all others, or all are folds, such as `fold1`, the classes are the
-    subfolders of these.
-
-    Args:
-        paths: of the files, relative to one folder.
-        source: name of this folder in messages.
-        within: the folder, if data can be opened by the path of one in it.
-        names: of the examples; default: the paths.
-        labels: whether labels come from elsewhere, so that folders are no classes.
-        notes: on these files, before those on the folders.
+    subfolders of these; with `labels` from elsewhere there are none. Paths are relative to the
+    folder `within`, if data can be opened by the path of one in it. `names` of the examples are the
+    paths by default, and `notes` stand before those on the folders.
     """
     names = Names(map(printable_path, paths)) if names is None else names
     table = Table(names=names, notes=notes)

@@ -31,7 +31,10 @@ from widefield.data.planted.sounds import Clicks as Clicks
 from widefield.data.planted.sounds import SoundOverlay as SoundOverlay
 from widefield.data.planted.sounds import Tone as Tone
 
-Feature = ImageFeature | StackedDigits | Bits | AudioFeature
+Appended = StackedDigits | Bits
+"""Features of channels that are appended."""
+AppendedChannels = DigitChannel | BitPlanes
+Feature = ImageFeature | Appended | AudioFeature
 
 _CLASSES: tuple[type[Feature], ...] = (
     Digits,
