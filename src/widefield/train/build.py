@@ -107,7 +107,7 @@ def build(
     encoder.to(device).to(memory_format=torch.channels_last)
     if device.type == "cpu" and choose_precision(recipe.precision, device) == "bf16-mixed":
         zero_padding_gradients(encoder, _blank(data, device))
-    _check_micro_batch(recipe, encoder, data, device)
+    _check_lone_examples(recipe, encoder, data, device)
     generator = torch.Generator(device).manual_seed(rank_seed(recipe, shard))
     rates = run_rates(recipe, data.examples, data.growth)
     context = BuildContext(
@@ -215,19 +215,21 @@ def _check_batch_size(recipe: Recipe, shard: Shard, count: int) -> None:
     raise ValueError(f"{recipe.method.name} {does}, and {given}: {remedy} or more")
 
 
-def _check_micro_batch(
+def _check_lone_examples(
     recipe: Recipe, encoder: nn.Module, data: DataInfo, device: torch.device
 ) -> None:
-    if recipe.micro_batch != 1:
+    """Check that an encoder that gets its examples one at a time can process them."""
+    if 1 not in (recipe.batch_size, recipe.micro_batch):
         return
+    name = "batch_size" if recipe.batch_size == 1 else "micro_batch"
     trial = copy.deepcopy(encoder).train()
     try:
         with torch.no_grad(), torch.random.fork_rng():
             trial(_blank(data, device))
     except ValueError as error:
         raise ValueError(
-            f"{recipe.encoder.name} normalizes over examples, and {option('micro_batch', 1)} gives "
-            f"it one at a time: choose a {option('micro_batch')} of 2 or more"
+            f"{recipe.encoder.name} normalizes over examples, and {option(name, 1)} gives it one "
+            f"at a time: choose a {option(name)} of 2 or more"
         ) from error
 
 

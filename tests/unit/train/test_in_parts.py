@@ -183,10 +183,14 @@ def test_no_example_is_left_alone(examples: int, sizes: list[int]) -> None:
     assert seen == sizes
 
 
-def test_parts_of_one_that_batch_norm_cannot_take_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("method", "size"), [("s-diet", "micro_batch"), ("diet", "batch_size"), ("byol", "batch_size")]
+)
+def test_lone_examples_that_batch_norm_cannot_take_are_refused(method: str, size: str) -> None:
     facts = small_facts()
-    small_enough = {"encoder": "resnet18", "stem": "native"}  # a map of 1 x 1
-    with pytest.raises(ValueError, match="choose a micro_batch of 2 or more"):
-        build(small_recipe("s-diet", micro_batch=1, **small_enough), facts, device=CPU)
-    build(small_recipe("s-diet", micro_batch=2, **small_enough), facts, device=CPU)
-    build(small_recipe("s-diet", micro_batch=1, encoder="resnet-tiny"), facts, device=CPU)
+    settings = {"projector_batch_norm": False} if method == "byol" else {}
+    small_enough = {"encoder": "resnet18", "stem": "native", **settings}  # a map of 1 x 1
+    with pytest.raises(ValueError, match=f"choose a {size} of 2 or more"):
+        build(small_recipe(method, **{size: 1}, **small_enough), facts, device=CPU)
+    build(small_recipe(method, **{size: 2}, **small_enough), facts, device=CPU)
+    build(small_recipe(method, **{size: 1}, encoder="resnet-tiny", **settings), facts, device=CPU)
