@@ -96,14 +96,17 @@ def test_a_run_repeats_itself_goes_on_from_a_checkpoint_and_learns(name: str) ->
 
 @every_method
 def test_nothing_is_drawn_in_evaluation_mode(name: str) -> None:
-    """The global random state stands still, and the same views give the same loss."""
+    """The global random state stands still, and the same views give the same loss.
+
+    The index may be of any integer type.
+    """
     state = small_state(name)
     encoder, method = state.encoder, state.method
     encoder.eval()
     method.eval()
     views, index = draw(method, images(5)), torch.arange(5)
     before = torch.get_rng_state()
-    first, second = (method(encoder, views, index).total for _ in range(2))
+    first, second = (method(encoder, views, i).total for i in (index, index.int()))
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(first, second)
 

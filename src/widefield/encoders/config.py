@@ -1,6 +1,7 @@
 """Configuration of an encoder: the network that is built for a name and for the form of images."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -112,10 +113,11 @@ def encoder_config(
     mean, std = _normalization(inputs)
     size, rate = as_size(inputs.image_size), inputs.rate
     seen = _input_size(name, size, inputs.channels, rate)
-    if len(mean) != inputs.channels or len(std) != inputs.channels or min(std) <= 0:
+    one_each = len(mean) == len(std) == inputs.channels
+    if not one_each or min(std) <= 0 or not all(map(math.isfinite, mean + std)):
         raise ValueError(
-            f"mean and std need one number for each of {inputs.channels} channels, std above 0; "
-            f"got mean={mean}, std={std}"
+            f"mean and std need one finite number for each of {inputs.channels} channels, std "
+            f"above 0; got mean={mean}, std={std}"
         )
     arguments, conv1 = None, None
     if name in LIBRARY_NETWORKS or name.startswith(TORCHVISION) or is_own(name):

@@ -121,7 +121,7 @@ class Method(nn.Module, ABC):
         Args:
             encoder: maps images [B, C, H, W] to features [B, D].
             views: `view_count` views, each [B, C, H, W].
-            index: which examples these are, int64 [B] in host memory.
+            index: which examples these are, integers [B] in host memory.
 
         Raises:
             ValueError: the views or the index do not fit, or `after_step` was not called since the
@@ -134,7 +134,7 @@ class Method(nn.Module, ABC):
                 f"{type(self).__name__} got a second batch before after_step(): call it once "
                 "after each optimizer.step()"
             )
-        loss = self._loss(encoder, views, index)
+        loss = self._loss(encoder, views, index.long())
         if self.moves_after_step and not self.frozen:
             self._step_pending = self.training and torch.is_grad_enabled()
         return loss

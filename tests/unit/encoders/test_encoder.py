@@ -1,4 +1,5 @@
 import json
+import math
 import socket
 from dataclasses import asdict
 
@@ -164,6 +165,8 @@ def test_an_unknown_name_is_answered_with_the_nearest(wrong: str, right: str) ->
         {"mean": (0.5,)},
         {"std": (0.1, 0.2)},
         {"std": (0.1, 0.2, 0.0)},
+        {"std": (0.1, 0.2, math.nan)},
+        {"mean": (0.1, math.inf, 0.2)},
         {"channels": 1, "mean": (0.5, 0.5, 0.5)},
     ],
 )
