@@ -9,7 +9,8 @@ def check_name(what: str, name: str, known: Iterable[str], *, list_command: str 
     names = tuple(known)
     if name in names:
         return
-    matches = get_close_matches(str(name), names, n=1)
+    written = str(name)  # papers write SimCLR
+    matches = get_close_matches(written, names, 1) or get_close_matches(written.lower(), names, 1)
     every = f"{list_command} lists them" if list_command else f"known: {', '.join(names)}"
     hint = f"did you mean {matches[0]!r}?" if matches else every
     raise ValueError(f"unknown {what} {name!r}: {hint}")

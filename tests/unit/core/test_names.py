@@ -7,9 +7,10 @@ def test_a_known_name_passes() -> None:
     check_name("letter", "a", ("a", "b"))
 
 
-def test_the_nearest_name_is_offered() -> None:
-    with pytest.raises(ValueError, match=r"^unknown method 'simcrl': did you mean 'simclr'\?$"):
-        check_name("method", "simcrl", ("byol", "simclr"))
+@pytest.mark.parametrize("given", ["simcrl", "SimCLR", "SIMCLR"])
+def test_the_nearest_name_is_offered(given: str) -> None:
+    with pytest.raises(ValueError, match=rf"^unknown method '{given}': did you mean 'simclr'\?$"):
+        check_name("method", given, ("byol", "simclr"))
 
 
 @pytest.mark.parametrize(("given", "known"), [("dino", "infonce"), ("mae", "simsiam")])
