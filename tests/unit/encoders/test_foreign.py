@@ -83,8 +83,7 @@ def test_features_are_those_of_the_network_that_was_saved(
     assert encoder.config.stem == ("small" if small else "native")
     assert match.random == ()
     assert "100 of 100 tensors found" in match.line()
-    with torch.no_grad():
-        torch.testing.assert_close(encoder(images()), features(model, images()))
+    torch.testing.assert_close(encoder(images()), features(model, images()))
 
 
 def test_the_deeper_network_is_not_taken_for_its_shallow_half(tmp_path: Path) -> None:
@@ -162,8 +161,7 @@ def test_torchvision_by_name_takes_cached_weights_and_says_so(
     torch.save(model.state_dict(), file)
     extractor = open_encoder("torchvision:resnet18")
     assert str(file) in extractor.notes[0]
-    with torch.no_grad():
-        torch.testing.assert_close(extractor.encoder(images()), features(model, images()))
+    torch.testing.assert_close(extractor.encoder(images()), features(model, images()))
 
 
 def test_timm_by_name_takes_the_hubs_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,10 +193,9 @@ def test_timm_by_name_with_arguments_has_the_weights_of_the_model(
     extractor = open_encoder(name)
     assert str(file) in extractor.notes[0]
     x = torch.rand(2, 3, 224, 224)
-    with torch.no_grad():
-        torch.testing.assert_close(
-            extractor.encoder(x), model.forward_head(model.forward_features(2 * x - 1), True)
-        )
+    torch.testing.assert_close(
+        extractor.encoder(x), model.forward_head(model.forward_features(2 * x - 1), True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,13 +228,11 @@ def test_solo_learns_small_first_layer_is_padded_by_two(tmp_path: Path) -> None:
     for file, choice in ((named, None), (plain, "solo-learn:resnet18")):
         encoder, match = load_foreign(file, choice)
         assert "first layer 3x3, padded by 2, no max-pool" in match.line()
-        with torch.no_grad():
-            torch.testing.assert_close(encoder(images()), expected)
+        torch.testing.assert_close(encoder(images()), expected)
     for file, choice in ((named, "resnet18"), (plain, None)):
         encoder, match = load_foreign(file, choice)
         assert "padded by 1" in match.line()
-        with torch.no_grad():
-            assert not torch.allclose(encoder(images()), expected, rtol=1e-3)
+        assert not torch.allclose(encoder(images()), expected, rtol=1e-3)
 
 
 def test_an_encoder_padded_by_two_can_be_written_and_read_again(tmp_path: Path) -> None:
@@ -245,8 +240,7 @@ def test_an_encoder_padded_by_two_can_be_written_and_read_again(tmp_path: Path) 
     encoder, _ = load_foreign(tmp_path / "w.pth", "solo-learn:resnet18")
     assert isinstance(encoder, Encoder)
     save_encoder(encoder, tmp_path)
-    with torch.no_grad():
-        torch.testing.assert_close(load_encoder(tmp_path).eval()(images()), encoder(images()))
+    torch.testing.assert_close(load_encoder(tmp_path).eval()(images()), encoder(images()))
 
 
 def test_the_normalization_can_be_chosen_and_is_said(tmp_path: Path) -> None:
@@ -299,8 +293,7 @@ def test_names_of_hugging_faces_resnet(tmp_path: Path) -> None:
     torch.save(hugging_face_resnet(model.state_dict()), tmp_path / "pytorch_model.bin")
     encoder, match = load_foreign(tmp_path / "pytorch_model.bin")
     assert (match.architecture, match.random) == ("resnet18", ())
-    with torch.no_grad():
-        torch.testing.assert_close(encoder(images()), features(model, images()))
+    torch.testing.assert_close(encoder(images()), features(model, images()))
 
 
 def open_clip(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -403,8 +396,7 @@ def test_hyper_parameters_of_other_classes_are_left_out_and_nothing_runs(in_tmp:
     encoder, match = load_foreign("w.ckpt")
     assert match.random == ()
     assert not (in_tmp / "owned").exists()
-    with torch.no_grad():
-        torch.testing.assert_close(encoder(images()), features(model, images()))
+    torch.testing.assert_close(encoder(images()), features(model, images()))
     torch.save({"model": argparse.Namespace(weights=torch.zeros(3))}, "other.ckpt")
     with pytest.raises(
         ValueError, match=r"beside objects of argparse\.Namespace it has no tensors"
