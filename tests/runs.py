@@ -11,6 +11,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from widefield.encoders import load_encoder
@@ -52,6 +53,13 @@ def images(count: int = EXAMPLES) -> dict[str, np.ndarray]:
     x = rng.integers(0, 128, (count, 16, 16, 3))
     x[np.arange(count), :, :, 2 * y] += 128
     return {"x": x.astype(np.uint8), "y": y}
+
+
+def paint(folder: Path, images: np.ndarray, *, first: int = 0, step: int = 1) -> None:
+    """Write images to PNG files, each named by its number, from `first` on."""
+    folder.mkdir(exist_ok=True)
+    for i, image in enumerate(images):
+        Image.fromarray(image).save(folder / f"{first + step * i:03}.png")
 
 
 @contextmanager

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from PIL import Image
 from torch import Tensor, nn
 
 from commands import Command
 from forked import ForkedCommand
 from made_weights import resnet_file
-from runs import images
+from runs import images, paint
 from widefield.audits import audit as audit_file
 from widefield.cli.app import build_app
 from widefield.cli.help import EXAMPLES
@@ -43,19 +42,12 @@ def arrays(in_tmp: Path) -> Path:
     return in_tmp / "images.npz"
 
 
-def flat_folder(folder: Path) -> str:
-    for i in range(20):
-        folder.mkdir(exist_ok=True)
-        Image.new("RGB", (16, 16), (10 * i, 0, 0)).save(folder / f"{i}.png")
-    return str(folder)
-
-
 @pytest.mark.parametrize("data", ["images.npz", "images.npz:train", "flat", "flat:train"])
 def test_the_next_command_works_on_the_run_it_stands_under(
     data: str, arrays: Path, command: Command
 ) -> None:
     """Once `widefield probe run`, which has nothing to score on if a whole path was trained on."""
-    flat_folder(Path("flat"))
+    paint(Path("flat"), images(20)["x"])
     said = command.text("pretrain", data, "--out", "my run", *TINY.split())
     found = re.search(r"^next: widefield (.*)$", said, re.MULTILINE)
     assert found is not None
@@ -240,7 +232,8 @@ def logged(*words: str | Path) -> str:
 
 
 def test_a_log_file_gets_lines_and_no_bar(in_tmp: Path) -> None:
-    folder, run = flat_folder(in_tmp / "flat"), in_tmp / "run"
+    folder, run = in_tmp / "flat", in_tmp / "run"
+    paint(folder, images(20)["x"])
     said = logged("pretrain", folder, "--out", run, *TINY.split())
     assert "reading images: 16 of 16" in said
     assert re.search(r"^epoch 1/1  loss [\d.]+  [\d,]+ examples/s", said, re.MULTILINE)
@@ -271,6 +264,7 @@ def test_help_has_groups_in_order_and_examples_that_can_be_typed(
     name: str, command: Command
 ) -> None:
     text = command.text(name, "--help")
+    assert ("--json" in text) == (name != "completion")
     places = [text.find(f"─ {title}") for title in ("Data ─", "Training", "Method", "Output ─")]
     there = [place for place in places if place >= 0]
     assert there == sorted(there)

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from PIL import Image
 
-from runs import Killed, assert_same, die_at, images, last_checkpoint, signal_at, small
+from runs import Killed, assert_same, die_at, images, last_checkpoint, paint, signal_at, small
 from widefield.data import open_dataset
 from widefield.inference.open_encoder import open_encoder
 from widefield.inference.splits import training_data
@@ -32,10 +31,6 @@ FEW, ALL = 64, 96
 def settings(method: str = "row-contrast", **more: Any) -> dict[str, Any]:
     """Settings of a small run on all that is in the data."""
     return {**small(method), "max_examples": None, **more}
-
-
-def some(count: int) -> dict[str, np.ndarray]:
-    return images(count)
 
 
 def rows(run: Path) -> dict[str, torch.Tensor]:
@@ -57,7 +52,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Begun:
     @cache
     def trained(**more: Any) -> Path:
         run = tmp_path_factory.mktemp("begun") / "run"
-        pretrain(some(FEW), out=run, **settings(**more))
+        pretrain(images(FEW), out=run, **settings(**more))
         return run
 
     def copied(run: Path, method: str = "row-contrast", epochs: int = 2, **more: Any) -> Path:
@@ -73,7 +68,7 @@ def grown(begun: Begun, tmp_path_factory: pytest.TempPathFactory) -> Callable[[s
     @cache
     def train(place: str) -> Path:
         run = begun(tmp_path_factory.mktemp("grown") / "run", head_storage=place)
-        pretrain(some(ALL), out=run, resume=True, epochs=4, quiet=True)
+        pretrain(images(ALL), out=run, resume=True, epochs=4, quiet=True)
         return run
 
     return train
@@ -83,13 +78,13 @@ def test_new_examples_follow_and_the_others_keep_their_rows(begun: Begun, tmp_pa
     run = begun(tmp_path / "run")
     before, mean = rows(run), json.loads((run / "encoder.json").read_text())["mean"]
     with pytest.raises(Killed):
-        pretrain(some(ALL), out=run, resume=True, epochs=4, quiet=True, on_step=die_at(9))
+        pretrain(images(ALL), out=run, resume=True, epochs=4, quiet=True, on_step=die_at(9))
     joined = rows(run)
     for name, table in before.items():
         assert torch.equal(joined[name][:FEW], table), name
     assert len(joined["last"]) == ALL
     assert not joined["last"][FEW:].any()  # never visited
-    done = pretrain(some(ALL), out=run, resume=True, quiet=True)
+    done = pretrain(images(ALL), out=run, resume=True, quiet=True)
     assert done.steps == 2 * 4 + 2 * 6
     assert (rows(run)["last"] > 8).all()  # in the last epochs all are visited
     assert json.loads((run / "encoder.json").read_text())["mean"] == mean
@@ -103,7 +98,7 @@ def test_examples_can_join_twice(begun: Begun, tmp_path: Path) -> None:
     manifest = RunFolder(path=run).manifest
     assert manifest.growth().warmup_steps is None
     for count, epochs, steps in ((80, 2, 4 + 5), (ALL, 3, 4 + 5 + 6)):
-        done = pretrain(some(count), out=run, resume=True, epochs=epochs, quiet=True)
+        done = pretrain(images(count), out=run, resume=True, epochs=epochs, quiet=True)
         growth = manifest.growth()
         assert (growth.first, growth.warmup_steps) == (FEW, 2)
         assert done.steps == steps
@@ -134,8 +129,8 @@ def test_a_run_that_grew_is_resumed_bit_for_bit(
     two = begun(tmp_path / "two", head_storage=place)
     for step in (9, 16):
         with pytest.raises(Killed):
-            pretrain(some(ALL), out=two, resume=True, epochs=4, quiet=True, on_step=die_at(step))
-    pretrain(some(ALL), out=two, resume=True, quiet=True)
+            pretrain(images(ALL), out=two, resume=True, epochs=4, quiet=True, on_step=die_at(step))
+    pretrain(images(ALL), out=two, resume=True, quiet=True)
     assert_same(grown(place), two)
 
 
@@ -145,11 +140,11 @@ def test_where_examples_joined_within_an_epoch_no_encoder_is_made_up_for_its_end
     """The checkpoint stands at an epoch's beginning, with weights that are of no epoch's end."""
     run = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        pretrain(some(FEW), out=run, on_step=signal_at(6), **settings())
+        pretrain(images(FEW), out=run, on_step=signal_at(6), **settings())
     shutil.rmtree(RunFolder(path=run).encoder_at(1))
     for step in (7, 8):
         with pytest.raises(Killed):
-            pretrain(some(ALL), out=run, resume=True, quiet=True, on_step=die_at(step))
+            pretrain(images(ALL), out=run, resume=True, quiet=True, on_step=die_at(step))
     assert last_checkpoint(run)["step"] == 6
     assert not RunFolder(path=run).encoder_at(1).exists()
 
@@ -161,7 +156,7 @@ def test_rows_on_disk_grow_as_rows_in_memory(grown: Callable[[str], Path]) -> No
 def test_what_joins_matters(begun: Begun, grown: Callable[[str], Path], tmp_path: Path) -> None:
     """The control: without the new examples, the same epochs end with other weights."""
     alone = begun(tmp_path / "alone", head_storage="host")
-    pretrain(some(FEW), out=alone, resume=True, epochs=4, quiet=True)
+    pretrain(images(FEW), out=alone, resume=True, epochs=4, quiet=True)
     with pytest.raises(AssertionError):
         assert_same(grown("host"), alone)
 
@@ -171,10 +166,10 @@ def test_an_epoch_under_way_begins_again_with_all(
 ) -> None:
     run = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        pretrain(some(FEW), out=run, on_step=signal_at(7), **settings())
+        pretrain(images(FEW), out=run, on_step=signal_at(7), **settings())
     stood = last_checkpoint(run)
     assert (stood["epoch"], stood["epoch_step"]) == (1, 3)
-    done = pretrain(some(ALL), out=run, resume=True)
+    done = pretrain(images(ALL), out=run, resume=True)
     assert "32 examples are new, 96 in all: added from epoch 2, which starts again" in (
         " ".join(capsys.readouterr().err.split())
     )
@@ -183,14 +178,11 @@ def test_an_epoch_under_way_begins_again_with_all(
 
 def test_files_may_stand_among_those_of_the_run(tmp_path: Path) -> None:
     folder, run = tmp_path / "images", tmp_path / "run"
-    folder.mkdir()
-    x = some(ALL)["x"]
-    for i, image in enumerate(x[:FEW]):
-        Image.fromarray(image).save(folder / f"{2 * i:03}.png")
+    x = images(ALL)["x"]
+    paint(folder, x[:FEW], step=2)
     pretrain(folder, out=run, **settings(epochs=1))
     before = Manifest(run / "manifest.parquet").paths()
-    for i, image in enumerate(x[FEW:]):
-        Image.fromarray(image).save(folder / f"{2 * i + 1:03}.png")
+    paint(folder, x[FEW:], first=1, step=2)
     pretrain(folder, out=run, resume=True, epochs=2, quiet=True)
     after = Manifest(run / "manifest.parquet").paths()
     assert after[:FEW] == before
@@ -199,12 +191,11 @@ def test_files_may_stand_among_those_of_the_run(tmp_path: Path) -> None:
 
 def test_a_run_without_a_checkpoint_begins_again_with_all(tmp_path: Path) -> None:
     folder, run = tmp_path / "images", tmp_path / "run"
-    folder.mkdir()
-    for i, image in enumerate(some(FEW)["x"]):
-        Image.fromarray(image).save(folder / f"{2 * i:03}.png")
+    x = images(FEW)["x"]
+    paint(folder, x, step=2)
     with pytest.raises(Killed):
         pretrain(folder, out=run, **settings(epochs=1), on_step=die_at(2))
-    Image.fromarray(some(FEW)["x"][0]).save(folder / "001.png")
+    paint(folder, x[:1], first=1)
     done = pretrain(folder, out=run, resume=True, quiet=True)
     assert (done.steps, len(Manifest(run / "manifest.parquet").paths())) == (4, FEW + 1)
 
@@ -224,14 +215,14 @@ def test_what_cannot_join_is_refused_in_one_line(
     checkpoint = (run / "checkpoints" / "last.pt").read_bytes()
     given = {} if epochs is None else {"epochs": epochs}
     with pytest.raises(ValueError, match=said) as caught:
-        pretrain(some(count), out=run, resume=True, quiet=True, **given)
+        pretrain(images(count), out=run, resume=True, quiet=True, **given)
     assert "\n" not in str(caught.value)
     assert (run / "checkpoints" / "last.pt").read_bytes() == checkpoint
-    pretrain(some(FEW), out=run, resume=True, epochs=3, quiet=True)
+    pretrain(images(FEW), out=run, resume=True, epochs=3, quiet=True)
 
 
 def test_a_changed_example_is_refused_beside_new_ones(begun: Begun, tmp_path: Path) -> None:
-    run, data = begun(tmp_path / "run"), some(ALL)
+    run, data = begun(tmp_path / "run"), images(ALL)
     data["x"] = data["x"].copy()
     data["x"][3] += 1
     with pytest.raises(ValueError, match="row 3 has other pixels"):
@@ -240,29 +231,23 @@ def test_a_changed_example_is_refused_beside_new_ones(begun: Begun, tmp_path: Pa
 
 def test_keys_of_few_examples_stay_in_a_longer_queue(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    pretrain(some(FEW), out=run, **settings("moco", epochs=1))
+    pretrain(images(FEW), out=run, **settings("moco", epochs=1))
     before = last_checkpoint(run)["model"]
     with pytest.raises(Killed):
-        pretrain(some(ALL), out=run, resume=True, epochs=3, quiet=True, on_step=die_at(5))
+        pretrain(images(ALL), out=run, resume=True, epochs=3, quiet=True, on_step=die_at(5))
     joined = last_checkpoint(run)["model"]
     for name, empty in (("method.queue", 0), ("method.queue_index", -1)):
         assert torch.equal(joined[name][:FEW], before[name])
         assert (joined[name][FEW:] == empty).all()
         assert len(joined[name]) == ALL
-    assert pretrain(some(ALL), out=run, resume=True, quiet=True).steps == 4 + 2 * 6
-
-
-def write(folder: Path, x: np.ndarray, first: int = 0) -> None:
-    folder.mkdir(exist_ok=True)
-    for i, image in enumerate(x, start=first):
-        Image.fromarray(image).save(folder / f"{i:03}.png")
+    assert pretrain(images(ALL), out=run, resume=True, quiet=True).steps == 4 + 2 * 6
 
 
 def test_new_images_of_another_size_are_brought_to_that_of_the_run(tmp_path: Path) -> None:
-    folder, run, x = tmp_path / "images", tmp_path / "run", some(ALL)["x"]
-    write(folder, x[:FEW])
+    folder, run, x = tmp_path / "images", tmp_path / "run", images(ALL)["x"]
+    paint(folder, x[:FEW])
     pretrain(folder, out=run, **settings(epochs=1, image_size=None))
-    write(folder, x[FEW:].repeat(4, axis=1).repeat(4, axis=2), first=FEW)
+    paint(folder, x[FEW:].repeat(4, axis=1).repeat(4, axis=2), first=FEW)
     with pytest.raises(ValueError, match=r"064.png is new .64 examples then, 96 now.; add new"):
         training_data(RunFolder(path=run), quiet=True)
     done = pretrain(folder, out=run, resume=True, epochs=2, quiet=True)
@@ -271,13 +256,13 @@ def test_new_images_of_another_size_are_brought_to_that_of_the_run(tmp_path: Pat
 
 
 def test_black_and_white_stay_so(tmp_path: Path) -> None:
-    folder, run, x = tmp_path / "images", tmp_path / "run", some(ALL)["x"][..., 0]
+    folder, run, x = tmp_path / "images", tmp_path / "run", images(ALL)["x"][..., 0]
     values = 30_000 + 15 * x.astype(np.uint16)
-    write(folder, values[:FEW])
+    paint(folder, values[:FEW])
     pretrain(folder, out=run, **settings(epochs=1))
     black, white = yaml.safe_load((run / "run.yaml").read_text())["form"]["black_white"]
     assert 30_000 <= black < white <= 33_825
-    write(folder, 31_000 + x[FEW:].astype(np.uint16), first=FEW)  # of less contrast
+    paint(folder, 31_000 + x[FEW:].astype(np.uint16), first=FEW)  # of less contrast
     done = pretrain(folder, out=run, resume=True, epochs=2, quiet=True)
     assert done.encoder.config.black_white == (black, white)
     joined = training_data(RunFolder(path=run), quiet=True)
@@ -293,20 +278,20 @@ def test_a_form_that_no_run_writes_is_refused(begun: Begun, tmp_path: Path) -> N
     for edited in ("form: 3", "form: {image_size: [16]}", "form: {color: 3}"):
         file.write_text(re.sub(r"(?ms)^form:.*?(?=^\w)", f"{edited}\n", text))
         with pytest.raises(ValueError, match=r"run\.yaml: form .*restore (it|the file)") as caught:
-            pretrain(some(FEW), out=run, resume=True, epochs=3, quiet=True)
+            pretrain(images(FEW), out=run, resume=True, epochs=3, quiet=True)
         assert "\n" not in str(caught.value)
     file.write_text(re.sub(r"(?ms)^form:.*?(?=^\w)", "", text))
     with pytest.raises(ValueError, match=r"run\.yaml: form is missing: restore the file"):
-        pretrain(some(FEW), out=run, resume=True, epochs=3, quiet=True)
+        pretrain(images(FEW), out=run, resume=True, epochs=3, quiet=True)
 
 
 def test_labels_that_were_not_there_are_named(tmp_path: Path) -> None:
-    run, data = tmp_path / "run", some(FEW)
+    run, data = tmp_path / "run", images(FEW)
     pretrain({"x": data["x"]}, out=run, **settings(epochs=1))
     with pytest.raises(ValueError, match="there are labels of a task 'y' now; restore it"):
         pretrain(data, out=run, resume=True, epochs=2, quiet=True)
     with pytest.raises(ValueError, match="labels of a task 'y' now; restore it"):
-        pretrain(some(ALL), out=run, resume=True, epochs=2, quiet=True)
+        pretrain(images(ALL), out=run, resume=True, epochs=2, quiet=True)
 
 
 @pytest.mark.parametrize("place", ["host", "disk"])
@@ -324,8 +309,8 @@ def test_examples_that_could_not_join_may_be_taken_away(
 
     monkeypatch.setattr(checkpoint, "write_atomically", fill)
     with pytest.raises(ValueError, match="the last checkpoint is whole"):
-        pretrain(some(ALL), out=run, resume=True, epochs=3, quiet=True)
+        pretrain(images(ALL), out=run, resume=True, epochs=3, quiet=True)
     monkeypatch.undo()
     for folder in (run, alone):
-        pretrain(some(FEW), out=folder, resume=True, epochs=3, quiet=True)
+        pretrain(images(FEW), out=folder, resume=True, epochs=3, quiet=True)
     assert_same(run, alone)

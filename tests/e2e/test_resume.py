@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from PIL import Image
 
 from forked import ForkedCommand
 from runs import (
@@ -26,6 +25,7 @@ from runs import (
     die_at,
     images,
     last_checkpoint,
+    paint,
     signal_at,
     small,
     weights,
@@ -313,22 +313,16 @@ def test_full_disk_stops_with_one_line_and_the_run_goes_on(
     assert_same(whole(), broken)
 
 
-def paint(folder: Path, count: int) -> None:
-    folder.mkdir()
-    for i, pixels in enumerate(images(count)["x"]):
-        Image.fromarray(pixels).save(folder / f"{i:02}.png")
-
-
 def test_resume_on_changed_data_is_refused_by_name(tmp_path: Path) -> None:
     photos, run = tmp_path / "mine", tmp_path / "run"
-    paint(photos, 20)
+    paint(photos, images(20)["x"])
     settings = {k: v for k, v in SMALL.items() if k not in ("max_examples", "epochs", "image_size")}
     pretrain(photos, out=run, epochs=1, **settings)
-    (photos / "03.png").write_bytes((photos / "05.png").read_bytes())
-    with pytest.raises(ValueError, match=r"03\.png has other pixels"):
+    (photos / "003.png").write_bytes((photos / "005.png").read_bytes())
+    with pytest.raises(ValueError, match=r"003\.png has other pixels"):
         pretrain(photos, out=run, resume=True, quiet=True)
-    (photos / "03.png").unlink()
-    with pytest.raises(ValueError, match=r"03\.png is gone \(20 examples then, 19 now\)"):
+    (photos / "003.png").unlink()
+    with pytest.raises(ValueError, match=r"003\.png is gone \(20 examples then, 19 now\)"):
         pretrain(photos, out=run, resume=True, quiet=True)
 
 

@@ -14,6 +14,7 @@ from torchvision import models
 
 import widefield
 from commands import Command
+from made_weights import resnet_to_download
 from runs import SHORT, Killed, assert_same, die_at, images, uncompared, weights
 from widefield.encoders import build_encoder, load_encoder, save_encoder
 from widefield.probes.comparison import TEMPLATES
@@ -174,19 +175,8 @@ def test_published_weights_come_from_this_machine(
 def test_the_network_is_asked_only_with_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = settled(timm.create_model("resnet10t"))
-    file, asked = tmp_path / "model.safetensors", []
-
-    def fetch(repository: str, name: str) -> str:
-        asked.append(repository)
-        safetensors.torch.save_file(model.state_dict(), file)
-        return str(file)
-
-    def look(repository: str, name: str) -> str | None:
-        return str(file) if file.exists() and name == file.name else None
-
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", fetch)
-    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", look)
+    file = tmp_path / "model.safetensors"
+    asked = resnet_to_download(file, monkeypatch)
     with pytest.raises(ValueError, match="add download"):
         adapted(tmp_path / "run", "timm:resnet10t")
     assert asked == []

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import safetensors.torch
-import timm
 import torch
 from torch import Tensor
 
 import widefield
 from commands import Command
+from made_weights import resnet_to_download
 from runs import Killed, assert_same, die_at, images
 from widefield.data import open_dataset
 from widefield.encoders import build_encoder, save_encoder_file
@@ -150,19 +149,7 @@ def test_a_teacher_reads_the_examples_that_are_not_excluded(folder: Path) -> Non
 def test_weights_of_a_teacher_are_fetched_only_with_download(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    torch.manual_seed(0)
-    weights = timm.create_model("resnet10t").state_dict()
-    file = folder / "model.safetensors"
-
-    def fetch(repository: str, name: str) -> str:
-        safetensors.torch.save_file(weights, file)
-        return str(file)
-
-    def look(repository: str, name: str) -> str | None:
-        return str(file) if file.exists() and name == file.name else None
-
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", fetch)
-    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", look)
+    resnet_to_download(folder / "model.safetensors", monkeypatch)
     student = {"teacher": "timm:resnet10t", **RUN, "epochs": 1}
     with pytest.raises(ValueError, match=r"no weights of timm:resnet10t .* add download"):
         widefield.pretrain(DATA, out="student", **student)
