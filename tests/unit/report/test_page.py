@@ -3,7 +3,6 @@ import os
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ import numpy as np
 import pytest
 
 import widefield
+from html_page import HOSTILE, HtmlPage
 from widefield.report import AccuracyTable, Lines, RunReport
-
-HOSTILE = "<script>alert('x')</script>\"&'"
 
 
 def views(examples: int = 2, side: int = 8, channels: int = 3) -> np.ndarray:
@@ -48,36 +46,9 @@ def full(text: str = "plain") -> RunReport:
     )
 
 
-class Page(HTMLParser):
-    """Tags with attributes, text, and whether every element that was opened was closed."""
-
-    VOID = ("meta", "img", "br", "path", "use", "rect")
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.open: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in ("meta", "img"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-
 def test_every_string_is_escaped() -> None:
     text = full(HOSTILE).html()
-    page = Page(text)
+    page = HtmlPage(text)
     assert "script" not in {tag for tag, _ in page.tags}
     assert "<script" not in text
     assert not any(name.startswith("on") for _, attrs in page.tags for name in attrs)
@@ -87,7 +58,7 @@ def test_every_string_is_escaped() -> None:
 
 
 def test_the_page_needs_nothing_else_and_is_well_formed() -> None:
-    page = Page(full().html())
+    page = HtmlPage(full().html())
     assert page.open == []
     for tag, attrs in page.tags:
         assert tag not in ("script", "link", "iframe", "object", "embed", "base", "form")
@@ -108,7 +79,7 @@ def test_ids_are_unique_and_references_resolve() -> None:
 
 def test_the_verdict_comes_first() -> None:
     report = full()
-    text = Page(report.html()).text
+    text = HtmlPage(report.html()).text
     body = [piece.strip() for piece in text if piece.strip()]
     start = body.index("Linear-probe accuracy")
     assert body[start - 2 : start] == ["plain", "plain"]  # title and summary, nothing between
@@ -152,7 +123,7 @@ def test_views_of_any_size_stay_small(channels: int) -> None:
     noise = np.concatenate([noise] * 4, axis=1)  # 12 images in a row
     report = RunReport(title="t", summary="s", view_grid=noise)
     assert len(report.html()) < 2_000_000
-    images = [attrs for tag, attrs in Page(report.html()).tags if tag == "img"]
+    images = [attrs for tag, attrs in HtmlPage(report.html()).tags if tag == "img"]
     assert len(images) == 36
     assert images[0]["alt"] == "image 1"
     assert images[7]["alt"] == "view 1 of image 2"
