@@ -350,11 +350,6 @@ def test_an_embedder_is_cloned_and_pickled(run: Path) -> None:
     np.testing.assert_allclose(of_run, expected, atol=1e-5)
 
 
-def test_a_wide_embedding_is_a_tensor_without_a_copy(run: Path) -> None:
-    embedding = widefield.embed(run, pixels(4)["x"], features="wide", quiet=True)
-    assert torch.from_dlpack(embedding).data_ptr() == embedding.features.ctypes.data
-
-
 def test_classify_chooses_the_features_by_cross_validation(run: Path) -> None:
     x = pixels()["x"]
     known = {f"row {i}": str(i % 2) for i in range(16)}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from made_scenes import KINDS, scenes
+from made_tables import Frame
 from widefield.audits.audit import audit
 from widefield.audits.bounds import probe_tasks
 from widefield.audits.verdict import audit_task
@@ -28,17 +29,9 @@ from widefield.workflows.pretrain import pretrain
 from widefield.workflows.probe import probe
 
 
-def table(made: dict[str, Any]) -> "Frame":
+def table(made: dict[str, Any]) -> Frame:
     names = [f"row {i}" for i in range(len(made["x"]))]
     return Frame(path=names, label=made["label"].tolist(), scene=made["scene"].tolist())
-
-
-class Frame(dict):  # type: ignore[type-arg]
-    """A table, as of pandas."""
-
-    @property
-    def columns(self) -> list[str]:
-        return list(self)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -216,9 +209,9 @@ def test_numbers_with_decimals_are_groups() -> None:
     """Such as times in seconds; as a task they would be predicted."""
     made = scenes("takes")
     options: dict[str, Any] = {"floors": False, "quiet": True}
-    times = table(made) | {"scene": (0.5 + 1.25 * made["scene"]).tolist()}
+    times = table({**made, "scene": 0.5 + 1.25 * made["scene"]})
     found, known = (
-        probe("pixels", made["x"], labels=Frame(labels), group="scene", **options)
+        probe("pixels", made["x"], labels=labels, group="scene", **options)
         for labels in (times, table(made))
     )
     assert list(found.tasks) == ["label"]
@@ -226,7 +219,7 @@ def test_numbers_with_decimals_are_groups() -> None:
     first, second = found.tasks["label"].score, known.tasks["label"].score
     assert first.interval[0] <= 0.5 <= first.interval[1]
     assert len(first) == len(second)
-    control = probe("pixels", made["x"], labels=Frame(times), task=None, **options)
+    control = probe("pixels", made["x"], labels=times, task=None, **options)
     assert list(control.tasks) == ["label", "scene"]
     assert control.tasks["scene"].score.measure == "R2"
     assert any("'scene' is a number of each example" in note for note in control.notes)

@@ -89,11 +89,6 @@ def test_a_method_without_projector_leaves_none(tmp_path: Path) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_unknown_features_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"features.*'projecte'.*projected"):
-        open_encoder("random", "projecte")  # type: ignore[arg-type]
-
-
 def test_a_run_without_layers_projects_to_its_features(tmp_path: Path) -> None:
     settings = {**small("s-diet"), "epochs": 1, "projector_layers": 0}
     for name in ("projector_dim", "projector_width"):

@@ -13,7 +13,6 @@ from widefield.encoders import build_encoder, layer_names, save_encoder
 from widefield.probes import monitor as findings
 from widefield.train.build import DataInfo, build
 from widefield.views import build_views
-from widefield.workflows import plan as module
 from widefield.workflows.plan import Plan, plan
 
 N, BATCH, DIM, SIDE = 96, 16, 12, 16
@@ -26,12 +25,6 @@ SHORT: dict[str, Any] = {
 }
 SMALL: dict[str, Any] = {**SHORT, "projector_width": 32, "projector_dim": DIM}
 """The same for a method with a projector."""
-
-
-@pytest.fixture(autouse=True)
-def _short_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sizes do not depend on how long the trial is timed."""
-    monkeypatch.setattr(module, "TRIAL_SECONDS", 0.1)
 
 
 def weight_bytes(method: str, **settings: Any) -> tuple[int, int]:
