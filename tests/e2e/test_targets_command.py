@@ -10,6 +10,7 @@ from PIL import Image
 
 import widefield
 from commands import Command
+from widefield.audits.result import read_findings
 
 N = 120
 
@@ -131,20 +132,32 @@ def test_classify_predicts_each_label(command: Command) -> None:
 
 
 @pytest.mark.usefixtures("pictures")
-def test_audit_judges_arrays(command: Command) -> None:
-    """Numbers, and several labels a picture, beside the pictures in a file of arrays."""
-    np.savez("mine.npz", **in_memory(), luck=np.random.default_rng(0).normal(size=N))
-    words = ["audit", "random", "mine.npz", "--cache", "cache", "--out", "audit.html"]
-    found, page = command.json(*words)["tasks"], Path("audit.html").read_text()
-    measures = {"level": "R2", "has": "mean average precision", "luck": "R2"}
+@pytest.mark.parametrize("source", ["arrays", "table"])
+def test_audit_judges_numbers_and_labels(source: str, command: Command) -> None:
+    if source == "arrays":
+        np.savez("mine.npz", **in_memory(), luck=np.random.default_rng(0).normal(size=N))
+        data, several = ["mine.npz"], "has"
+    else:
+        data, several = ["pictures", "--labels", "labels.csv"], "findings"
+    words = ["audit", "random", *data, "--cache", "cache", "--out", "audit.html"]
+    result, page = command.json(*words), Path("audit.html").read_text()
+    found = {name: task for name, task in result["tasks"].items() if name != "kind"}
+    measures = {"level": "R2", several: "mean average precision", "luck": "R2"}
     assert {name: task["measure"] for name, task in found.items()} == measures
-    for name in ("level", "has"):
+    for name in ("level", several):
         assert found[name]["low"] <= found[name]["accuracy"] <= found[name]["high"]
         assert found[name]["accuracy"] > 0.7
         assert found[name]["knn"] is None
+        assert found[name]["floor_of"] in ("pixels", "random", "dictionary")
         assert f"{name} ({measures[name]})" in page
+    assert found["level"]["floor"] > 0.8
+    assert found["level"]["stages"]
     assert found["luck"]["accuracy"] < 0.2  # the control
-    assert found["luck"]["verdict"] not in ("learned", "weakened")
+    assert found["luck"]["verdict"] in ("not separable", "not learned", "unclear")
+    assert any(Path("cache").iterdir())
+    assert command.json(*words, "--overwrite")["tasks"] == result["tasks"]
+    Path("audit.json").write_text(json.dumps(result))
+    assert any(line.startswith("level (R2): ") for line in read_findings(Path("audit.json")))
 
 
 @pytest.mark.usefixtures("pictures")

@@ -1,14 +1,8 @@
 """Numbers and several labels an example in an audit: the rules of classes, by other measures."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from widefield.audits.audit import audit
-from widefield.audits.page import audit_page
-from widefield.audits.result import read_findings
 from widefield.audits.verdict import audit_task, packed
 from widefield.data.table import Target
 from widefield.probes.outcome import Outcome, r2_values, target_outcome
@@ -55,42 +49,3 @@ def test_one_example_with_each_label_tells_nothing(count: int, verdict: str) -> 
 def test_outcomes_are_packed_as_what_they_are() -> None:
     assert packed(np.ones(8, bool)) == "/w=="
     assert len(packed(np.ones(8))) > len(packed(np.ones(8, bool)))
-
-
-def test_an_audit_has_a_row_for_each_target(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("widefield.audits.bounds.CEILING_STEPS", 8)
-    monkeypatch.setattr("widefield.audits.tasks.NUM_SEEDS", 1)
-    rng = np.random.default_rng(0)
-    level, spot, luck = rng.uniform(60, 160, 90), rng.random(90) < 0.4, rng.normal(size=90)
-    images = rng.integers(0, 40, (90, 16, 16, 3)).astype(float)
-    images[:, 4:12, 4:12] = level[:, None, None, None]
-    images[:, :3, :3, 0] += 200 * spot[:, None, None]
-    data = {"x": images.astype(np.uint8)}
-    names = [f"row {i}" for i in range(90)]
-    rows = [
-        f"{name},{a:.2f},{'spot|any' if b else 'any' if i % 2 else '|'},{c:.3f}"
-        for i, (name, a, b, c) in enumerate(zip(names, level, spot, luck, strict=True))
-    ]
-    labels = tmp_path / "labels.csv"
-    labels.write_text("\n".join(["path,level,findings,luck", *rows]) + "\n")
-    found = audit("random", data, labels=labels, cache=tmp_path / "cache", quiet=True)
-    assert list(found.tasks) == ["level", "findings", "luck"]
-    assert found.tasks["level"].measure == "R2"
-    assert found.tasks["findings"].measure == "mean average precision"
-    assert {found.tasks[t].floor_of for t in ("level", "findings")} <= {
-        "pixels",
-        "random",
-        "dictionary",
-    }
-    assert found.tasks["level"].floor > 0.8
-    assert found.tasks["level"].stages
-    luck_task = found.tasks["luck"]
-    assert luck_task.verdict in ("not separable", "not learned", "unclear")  # the control
-    assert "level (R2)" in audit_page(found)
-    assert (tmp_path / "cache").exists()
-    cached = audit("random", data, labels=labels, cache=tmp_path / "cache", quiet=True)
-    assert cached.tasks == found.tasks
-    (tmp_path / "audit.json").write_text(json.dumps(found.to_json()))
-    assert read_findings(tmp_path / "audit.json")[0].startswith("level (R2): ")
