@@ -16,12 +16,12 @@ from PIL import Image
 
 from widefield.config.recipes import make_recipe
 from widefield.core.hardware import choose_device
-from widefield.data import Loader, open_dataset
+from widefield.data import Loader
 from widefield.encoders import build_encoder
 from widefield.train.distributed import single_process
 
 from .command import Result, command
-from .step import bare_step, method_step
+from .step import bare_step, method_step, random_images
 from .timing import TOLERANCE, steady_ratio, turn_by_turn
 
 METHODS = ("s-diet", "view-contrast", "simclr")
@@ -62,8 +62,7 @@ def bench(
         ValueError: a ratio differs by more than `tolerance` between the halves of the rounds.
     """
     device = choose_device("auto")
-    shape = (rows, image_size, image_size, 3)
-    dataset = open_dataset(np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8))
+    dataset = random_images(rows, image_size)
     loader = Loader(dataset, batch_size=batch_size, device=device)
     steps = {
         "lightly": lightly_step(encoder, batch_size, dataset.images, device),

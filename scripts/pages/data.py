@@ -11,16 +11,19 @@ _SIZES = (10**5, 10**6, 10**7, 10**8)
 
 def decoders() -> str:
     """Return the table of decoders of JPEG files."""
-    lines = ["| decoder | images/s, whole | over Pillow | over Pillow, scaled to 1/2 |"]
-    lines.append("| --- | --- | --- | --- |")
-    rows = read("decoders")["rows"]
-    full = {row["decoder"]: row for row in rows if not row["scaled"]}
-    scaled = {row["decoder"]: ratio(row["over_pillow"]) for row in rows if row["scaled"]}
-    for name, row in full.items():
-        rate = f"{row['images_per_second']:,.0f}"
-        cells = [name, rate, ratio(row["over_pillow"]), scaled.get(name, "not possible")]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    found = read("decoders")["rows"]
+    scaled = {row["decoder"]: ratio(row["over_pillow"]) for row in found if row["scaled"]}
+    rows = [
+        (
+            row["decoder"],
+            whole(row["images_per_second"]),
+            ratio(row["over_pillow"]),
+            scaled.get(row["decoder"], "not possible"),
+        )
+        for row in found
+        if not row["scaled"]
+    ]
+    return table(("decoder", "images/s, whole", "over Pillow", "over Pillow, scaled to 1/2"), rows)
 
 
 def reading() -> str:
@@ -46,8 +49,7 @@ def scale() -> str:
     """Return the table of costs by the number of examples; those not measured are extrapolated."""
     measured = {row["examples"]: row for row in read("scale")["rows"]}
     largest = measured[max(measured)]
-    lines = ["| examples | open | memory | table on disk | shuffle | rows | decoded | encoded |"]
-    lines.append("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    rows = []
     for n in _SIZES:
         factor = 1 if n in measured else n / largest["examples"]
         row = measured.get(n, largest)
@@ -56,8 +58,9 @@ def scale() -> str:
         cells += [_gb(factor * row[name]) for name in ("open_bytes", "manifest_bytes")]
         cells.append(f"{factor * row['shuffle_seconds']:.2f} s")
         cells += [_gb(n * each) for each in (_ROW, _PIXELS, _ENCODED)]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append(cells)
+    head = ["examples", "open", "memory", "table on disk", "shuffle", "rows", "decoded", "encoded"]
+    return table(head, rows)
 
 
 def _gb(size: float) -> str:
