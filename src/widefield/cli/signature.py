@@ -6,6 +6,7 @@ The file is written by scripts/options.py, because importing the functions takes
 import inspect
 import json
 import operator
+import os
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, reduce
 from importlib import resources
@@ -15,7 +16,6 @@ from typing import Annotated, Any, Literal, cast
 from cyclopts import Parameter
 
 from widefield.cli.help import grouped
-from widefield.cli.inputs import check_inputs
 
 Command = Callable[..., None]
 
@@ -52,9 +52,7 @@ def like(name: str, *, without: Collection[str] = ()) -> Callable[[Command], Com
 
         def wrapper(*args: Any, **kwargs: Any) -> None:
             values = {**dict(zip((p.name for p in parameters), args, strict=False)), **kwargs}
-            check_inputs(
-                values, {p["name"]: p.get("kind") for p in call_parameters}
-            )  # before torch
+            _check_inputs(values, {p["name"]: p.get("kind") for p in call_parameters})
             command(**values)
 
         wrapper.__name__, wrapper.__doc__ = command.__name__, call["summary"]
@@ -62,6 +60,32 @@ def like(name: str, *, without: Collection[str] = ()) -> Callable[[Command], Com
         return grouped(wrapper)
 
     return decorator
+
+
+def _check_inputs(values: Mapping[str, Any], kinds: Mapping[str, str | None]) -> None:
+    """Check that what a command reads is there, and that it would not replace a file.
+
+    The work itself checks the same again, and more, once torch is imported, which takes seconds.
+    `kinds` are what each parameter is, such as an encoder or data.
+    """
+    from widefield.core.files import check_not_there
+    from widefield.data.spec import parse
+    from widefield.encoders.names import check_encoder_name
+
+    out = values.get("out")
+    is_new = "overwrite" in kinds and not values.get("overwrite")
+    if is_new and out is not None and not out.is_dir():  # tables may be added to a folder
+        check_not_there(out)
+    for table in filter(None, (values.get("labels"), values.get("exclude"))):
+        try:
+            os.stat(table)
+        except OSError as error:
+            raise ValueError(f"cannot read {table}: {error.strerror}") from error
+    for name, value in values.items():
+        if value is not None and (name == "run" or kinds.get(name) == "encoder"):
+            check_encoder_name(str(value))
+        elif value is not None and kinds.get(name) == "data":
+            parse(value)
 
 
 def _parameter(written: Mapping[str, Any], declared: inspect.Parameter | None) -> inspect.Parameter:

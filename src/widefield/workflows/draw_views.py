@@ -23,10 +23,6 @@ from widefield.report import AuditReport, Gallery, contact_sheet, png, write_pag
 from widefield.version import __version__
 from widefield.views import VIEWS, ViewSettings, trained_parameters
 
-# Chosen by hand.
-_SIDE = 96
-"""Side of the pictures on a page, pixels."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnViews:
@@ -69,7 +65,7 @@ class DrawnViews:
                     title=name,
                     caption=f"{summary} The example is framed, its views beside it.",
                     rows=[
-                        (path, [png(picture, _SIDE) for picture in row])
+                        (path, [png(picture) for picture in row])
                         for path, row in zip(self.paths, self.pictures[name], strict=True)
                     ],
                     separate_first=True,
@@ -82,7 +78,7 @@ class DrawnViews:
     def _repr_html_(self) -> str:
         start, end = '<img src="data:image/png;base64,', '">'
         rows = (row for rows in self.pictures.values() for row in rows)
-        return "<br>".join("".join(f"{start}{png(x, _SIDE)}{end}" for x in row) for row in rows)
+        return "<br>".join("".join(f"{start}{png(x)}{end}" for x in row) for row in rows)
 
 
 @input_errors
