@@ -347,6 +347,24 @@ def alpha(kind: PairImportance, f: Tensor, f0: Tensor, temperature: float = 0.5)
     return pair_importance(f, f0, kind=kind, temperature=temperature)
 
 
+def test_the_nearest_pair_counts_alone_at_a_tiny_temperature() -> None:
+    z1, z2 = (draw(5, 3, seed=seed).float() for seed in (0, 1))
+    z1.requires_grad_()
+    f1, f2 = (torch.nn.functional.normalize(z, dim=1) for z in (z1, z2))
+    for temperature in (1e-3, 1e-5):
+        weights = alpha("gaussian", f1, (f1 + f2) / 2, temperature)
+        apart = torch.pdist((f1 + f2).detach() / 2)
+        i, j = torch.triu_indices(5, 5, 1)[:, apart.argmin()].tolist()
+        assert weights[i, j] > 0
+        torch.testing.assert_close(weights.sum(), 2 * weights[i, j])
+        loss = symmetric_alpha_cl(z1, z2, kind="gaussian", temperature=temperature)
+        z1.grad = None
+        loss.backward()
+        assert loss.isfinite()
+        assert z1.grad is not None
+        assert z1.grad.isfinite().all()
+
+
 def test_pair_importance_is_its_formula() -> None:
     f, f0 = draw(5, 3), draw(5, 3, seed=1)
     t = 0.7

@@ -15,6 +15,10 @@ from widefield.core.precision import full_precision
 from widefield.methods.infonce import half_squared_distances
 from widefield.methods.pair import Compare, PairConfig, PairMethod
 
+# Chosen by hand: e^-50 times a distance is far from the smallest float32, e^-87.
+_MAX_EXPONENT = 50
+"""Largest distance over the temperature of the nearest pair."""
+
 PairImportance = Literal["quadratic", "infonce", "gaussian", "inverse"]
 
 
@@ -32,7 +36,8 @@ def pair_importance(
         gaussian    exp(-|f0[i] - f0[j]|^2 / (2 t))
         inverse     1 / (t + d_ij^2)
 
-    where f0 [b, m] stands for the examples without augmentation.
+    where f0 [b, m] stands for the examples without augmentation. Where all weights of `gaussian`
+    would be below e^-50, they are larger by one factor, so that they do not round to 0.
 
     Raises:
         ValueError: `kind` is unknown.
@@ -55,7 +60,8 @@ def pair_importance(
     elif kind == "infonce":
         alpha = torch.softmax((-distances / temperature).masked_fill(is_anchor, -torch.inf), dim=1)
     elif kind == "gaussian":
-        alpha = torch.exp(-distances / temperature)
+        exponents = (-distances / temperature).masked_fill(is_anchor, -torch.inf)
+        alpha = torch.exp(exponents - (exponents.max() + _MAX_EXPONENT).clamp_max(0))
     else:
         alpha = 1 / (temperature + distances)
     return alpha.masked_fill(is_anchor, 0)
