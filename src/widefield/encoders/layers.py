@@ -24,6 +24,7 @@ def layer_names(encoder: nn.Module) -> list[list[str]]:
     """Return the names of the encoder's parameters by layer, from input to output.
 
     The layers of a timm model are its stem and its blocks, those of another network its children.
+    A norm at the end belongs to the layer before it.
     """
     prefix, network = "", encoder
     if isinstance(encoder, Encoder):
@@ -33,11 +34,16 @@ def layer_names(encoder: nn.Module) -> list[list[str]]:
         from timm.models import group_parameters
 
         groups = group_parameters(network, matcher(coarse=False), reverse=False)
-        return [[f"{prefix}{name}" for name in groups[layer]] for layer in sorted(groups)]
-    layers: dict[str, list[str]] = {}
-    for name, _ in network.named_parameters():
-        layers.setdefault(name.partition(".")[0], []).append(f"{prefix}{name}")
-    return list(layers.values())
+        layers = [groups[layer] for layer in sorted(groups)]
+    else:
+        children: dict[str, list[str]] = {}
+        for name, _ in network.named_parameters():
+            children.setdefault(name.partition(".")[0], []).append(name)
+        layers = list(children.values())
+    if len(layers) > 1 and all(network.get_parameter(name).ndim < 2 for name in layers[-1]):
+        norm = layers.pop()
+        layers[-1] += norm
+    return [[f"{prefix}{name}" for name in names] for names in layers]
 
 
 def first_weight(network: nn.Module) -> str:

@@ -7,11 +7,12 @@ from torch import Tensor, nn
 
 from widefield.config.defaults import init_lr_scale_for
 from widefield.config.recipe import Recipe, Schedule
+from widefield.core.errors import option
 from widefield.encoders import layer_names
 from widefield.train.model import PretrainModel
 
 _MOMENTUM = 0.9
-NORM_LAYERS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
+NORM_LAYERS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 def learning_rates(
@@ -104,10 +105,19 @@ def freeze_init(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:
     """Freeze initial weights as the recipe says; return norms that have to stay in eval mode.
 
     Running statistics change without a gradient, so frozen norms are never in training mode.
+
+    Raises:
+        ValueError: no layer would be left to train.
     """
     if recipe.init is None:
         return []
-    frozen = {n for names in layer_names(encoder)[: recipe.freeze_blocks] for n in names}
+    layers = layer_names(encoder)
+    if recipe.freeze_blocks >= len(layers):
+        raise ValueError(
+            f"{option('freeze_blocks', recipe.freeze_blocks)} leaves nothing to train of the "
+            f"{len(layers)} layers of {recipe.encoder.name}: give less than {len(layers)}"
+        )
+    frozen = {n for names in layers[: recipe.freeze_blocks] for n in names}
     frozen_modules = []
     for name, module in encoder.named_modules():
         parameters = {f"{name}.{n}": p for n, p in module.named_parameters(recurse=False)}
@@ -116,6 +126,6 @@ def freeze_init(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:
         frozen_names = parameters.keys() if freeze_all else parameters.keys() & frozen
         for parameter in frozen_names:
             parameters[parameter].requires_grad_(False)
-        if is_norm and frozen_names:
+        if freeze_all or (is_norm and frozen_names):
             frozen_modules.append(module)
     return frozen_modules

@@ -12,8 +12,9 @@ from widefield.encoders import build_encoder, layer_names
         ("resnet-tiny", 5),
         ("vit_tiny_patch16_224", 13),
         ("alexnet", 1),
-        ("wide-resnet-34-5", 5),
+        ("wide-resnet-34-5", 4),
         ("torchvision:mobilenet_v2", 1),
+        ("convnext_atto", 13),
     ],
 )
 def test_every_parameter_has_one_layer(name: str, layers: int) -> None:

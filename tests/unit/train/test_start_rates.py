@@ -114,9 +114,21 @@ def test_a_target_network_normalizes_as_what_it_follows(
     assert not all(own for own, _ in modes.values())
 
 
-def test_more_blocks_than_there_are_leave_nothing_to_train() -> None:
-    assert layer_names(state().encoder)[5:] == []
-    assert moved_by_a_step(freeze_blocks=9) == set()
+def test_a_norm_without_weights_stands_too() -> None:
+    encoder = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, affine=False), nn.Flatten())
+    recipe = small_recipe("simclr").changed({"init": "an encoder"})
+    assert freeze_init(encoder, recipe) == [encoder[1]]
+    recipe = recipe.changed({"freeze_norm_layers": False})
+    assert freeze_init(encoder, recipe) == []
+
+
+@pytest.mark.parametrize("blocks", [5, 9])
+@pytest.mark.parametrize("settings", [{}, {"projector_layers": 0}])
+def test_more_blocks_than_there_are_are_refused(blocks: int, settings: dict[str, Any]) -> None:
+    assert len(layer_names(state().encoder)) == 5
+    assert moved_by_a_step(freeze_blocks=4, **settings)
+    with pytest.raises(ValueError, match=r"nothing to train of the 5 layers .* less than 5"):
+        state(freeze_blocks=blocks, **settings)
 
 
 def test_the_first_block_of_a_transformer_is_its_embedding_alone() -> None:
