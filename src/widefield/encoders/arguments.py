@@ -20,9 +20,22 @@ MAX_COUNTS = {
 }
 """Largest value of each whole number."""
 _NUMBERS = ("mlp_ratio", "norm_eps")
-_CHOICES = {"global_pool": ("token", "avg"), "rope_periods": ("bf16",)}
+ACTIVATIONS = ("gelu", "quick_gelu", "relu", "silu")
+"""Activations of a vision transformer that timm and transformers name alike; the first is usual."""
+_CHOICES = {
+    "global_pool": ("token", "avg"),
+    "rope_periods": ("bf16",),
+    "act_layer": ACTIVATIONS,
+}
 AFTER_BUILD = ("norm_eps", "rope_periods")
 """Arguments that timm lacks."""
+OF_FAMILY = {
+    "act_layer": "vision_transformer",
+    "reg_tokens": "vision_transformer",
+    "num_reg_tokens": "eva",
+    "rope_periods": "eva",
+}
+"""Arguments that one of timm's modules has alone."""
 
 
 def split_arguments(name: str) -> tuple[str, dict[str, Any]]:

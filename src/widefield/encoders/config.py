@@ -15,7 +15,7 @@ from widefield.core.form import COLOR_32, InputSpec
 from widefield.core.logmel import FrontEnd
 from widefield.core.names import check_name
 from widefield.core.types import Size, as_size
-from widefield.encoders.arguments import AFTER_BUILD, split_arguments
+from widefield.encoders.arguments import AFTER_BUILD, OF_FAMILY, split_arguments
 from widefield.encoders.cifar import AlexNet, WideResNet
 from widefield.encoders.conv1d import SIGNAL_NETWORKS, Conv1d
 from widefield.encoders.dictionary_net import DictionaryNet
@@ -164,6 +164,9 @@ def _timm_arguments(
     family = timm_module(arguments["model_name"])
     if changed and family not in WITH_ARGUMENTS:
         raise ValueError(f"encoder {model!r} takes no arguments: leave {name[len(model) :]} out")
+    other = next((key for key in changed if OF_FAMILY.get(key, family) != family), None)
+    if other is not None:
+        raise ValueError(f"encoder {model!r} has no argument {other}: leave it out")
     arguments |= {key: value for key, value in changed.items() if key not in AFTER_BUILD}
     if not zero_init_last:
         if family != "resnet":

@@ -74,7 +74,8 @@ def test_what_timm_has_no_arguments_for_is_registered(
 
 
 @pytest.mark.parametrize(
-    "more", ["num_heads=6", "global_pool=avg,patch_size=8", "embed_dim=48,num_heads=2"]
+    "more",
+    ["num_heads=6", "global_pool=avg,patch_size=8", "embed_dim=48,num_heads=2", "act_layer=relu"],
 )
 def test_a_folder_keeps_the_arguments_of_a_transformer(more: str, tmp_path: Path) -> None:
     """Heads show in no tensor: other ones would give other features without a word."""
@@ -85,11 +86,23 @@ def test_a_folder_keeps_the_arguments_of_a_transformer(more: str, tmp_path: Path
     assert torch.equal(reopened(x), encoder(x))
 
 
-@pytest.mark.parametrize(("key", "value"), [("global_pool", "max"), ("output_stride", 8)])
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("resnet10t", "global_pool", "max"),
+        ("resnet10t", "output_stride", 8),
+        ("resnet10t", "act_layer", "silu"),
+        ("mobilenetv3_small_050", "bn_eps", 1e-2),
+        ("mobilenetv3_small_050", "pad_type", "same"),
+        ("convnext_atto", "norm_eps", 1e-2),
+        ("vit_tiny_patch16_224", "act_layer", "elu"),
+        ("vit_tiny_patch16_224", "pool_include_prefix", True),
+    ],
+)
 def test_what_shows_in_no_tensor_and_is_not_built_is_refused(
-    key: str, value: object, tmp_path: Path
+    name: str, key: str, value: object, tmp_path: Path
 ) -> None:
-    model = timm.create_model("resnet10t", num_classes=0, **{key: value})
+    model = timm.create_model(name, num_classes=0, **{key: value})
     timm.models.save_for_hf(model, tmp_path, {"model_args": {key: value}}, safe_serialization=True)
     with pytest.raises(ValueError, match=f"config.json has {key} {value!r}, which no encoder here"):
         load_model_folder(tmp_path)

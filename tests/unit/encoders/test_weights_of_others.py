@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,28 @@ def test_folders_of_transformers(
         (tmp_path / "config.json").write_text(json.dumps({**config, key: value}))
         with pytest.raises(ValueError, match=message):
             load_model_folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["relu", "silu", "quick_gelu"])
+def test_a_folder_of_transformers_has_its_activation(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No tensor shows it: the usual one gave other features without a word."""
+    formulas: dict[str, Callable[[Tensor], Tensor]] = {
+        "relu": lambda x: x.clamp_min(0),
+        "silu": lambda x: x * x.sigmoid(),
+        "quick_gelu": lambda x: x * (1.702 * x).sigmoid(),
+    }
+    config = {**HF_CONFIG, "model_type": "vit", "hidden_act": name, "layer_norm_eps": 1e-12}
+    safetensors.torch.save_file(made.hf_vit(made.vit()), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    encoder, _ = load_model_folder(tmp_path)
+    usual = made.features(made.vit(), images(), eps=1e-12)
+    monkeypatch.setattr(made.F, "gelu", formulas[name])
+    expected = made.features(made.vit(), images(), eps=1e-12)
+    assert distance(computed(encoder), expected) < 1e-5 < distance(usual, expected)
+    save_encoder(encoder, tmp_path / "again")
+    assert distance(computed(load_encoder(tmp_path / "again")), expected) < 1e-5
 
 
 def test_vits_of_transformers_have_another_eps(tmp_path: Path) -> None:
@@ -389,6 +412,9 @@ def test_periods_of_another_base_and_biases_of_keys_are_refused(tmp_path: Path) 
         ("vit_small_patch14_dinov2,norm_eps=-1", "norm_eps is '-1'"),
         ("vit_small_patch14_dinov2,embed_dim=48", "needs num_heads that divide it"),
         ("resnet18,depth=2", "'resnet18' takes no arguments"),
+        ("vit_small_patch14_dinov2,act_layer=elu", "give gelu or quick_gelu or relu or silu"),
+        ("vit_tiny_patch16_224,num_reg_tokens=4", "has no argument num_reg_tokens: leave it out"),
+        ("eva02_tiny_patch14_224,act_layer=relu", "has no argument act_layer: leave it out"),
     ],
 )
 def test_wrong_arguments_of_a_name_are_refused(name: str, message: str, tmp_path: Path) -> None:

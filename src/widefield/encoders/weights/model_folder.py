@@ -17,7 +17,12 @@ from torch import nn
 from widefield.core.files import write_atomically
 from widefield.core.form import Form, InputSpec
 from widefield.core.types import Fit, as_size
-from widefield.encoders.arguments import AFTER_BUILD, given_arguments, split_arguments
+from widefield.encoders.arguments import (
+    ACTIVATIONS,
+    AFTER_BUILD,
+    given_arguments,
+    split_arguments,
+)
 from widefield.encoders.config import (
     VARIANTS,
     WITH_ARGUMENTS,
@@ -53,8 +58,14 @@ CONFIG = "config.json"
 RECORD = "widefield"
 """Entry of the configuration with the record of preprocessing."""
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-_NOT_BUILT = {"global_pool": ("max", "avgmax", "catavgmax"), "output_stride": (8, 16)}
+_NOT_BUILT = {
+    "global_pool": ("max", "avgmax", "catavgmax"),
+    "output_stride": (8, 16),
+    "pool_include_prefix": (True,),
+}
 """Arguments of timm that no encoder has, and that show in no tensor."""
+_UNSEEN = ("act_layer", "norm_layer", "norm_eps", "bn_eps", "pad_type")
+"""Arguments that show in no tensor, whatever their value."""
 
 
 def is_model_folder(path: Path) -> bool:
@@ -119,7 +130,7 @@ def _load_transformers(
         raise ValueError(
             f"{folder / CONFIG} lacks num_attention_heads or num_hidden_layers: restore it"
         )
-    for key, allowed in {"hidden_act": ("gelu", "silu"), "rope_theta": (100.0,)}.items():
+    for key, allowed in {"hidden_act": ACTIVATIONS, "rope_theta": (100.0,)}.items():
         if values.get(key, allowed[0]) not in allowed:
             raise ValueError(
                 f"{folder / CONFIG} has {key} {values[key]!r}, which no encoder here has: load the "
@@ -127,6 +138,7 @@ def _load_transformers(
             )
     tensors = read_tensors(weights)
     known = authors_arguments(tensors) | {"depth": depth, "num_heads": heads}
+    known |= {"act_layer": values.get("hidden_act", "gelu")}
     known |= {"norm_eps": eps} if "layer_norm_eps" in values else {}
     tensors = rename_to_timm(tensors)
     names = vit_names(tensors, known)
@@ -153,14 +165,15 @@ def _load_transformers(
 def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[EncoderConfig]:
     inputs = _inputs(folder, values)
     arguments = values.get("model_args")
+    has_arguments = in_timm(name) and timm_module(name) in WITH_ARGUMENTS
+    given = given_arguments(arguments) if has_arguments else {}
     for key, value in arguments.items() if isinstance(arguments, dict) else ():
-        if value in _NOT_BUILT.get(key, ()):
+        is_unseen = key in _UNSEEN and key not in given and value is not None
+        if is_unseen or value in _NOT_BUILT.get(key, ()):
             raise ValueError(
                 f"{folder / CONFIG} has {key} {value!r}, which no encoder here has: load the "
                 "model in Python"
             )
-    has_arguments = in_timm(name) and timm_module(name) in WITH_ARGUMENTS
-    given = given_arguments(arguments) if has_arguments else {}
     whole = with_arguments(name, given)
     given.pop("patch_size", None)  # which may be that of the small stem
     plain = with_arguments(name, given)

@@ -121,6 +121,8 @@ def _vit_name(tensors: Mapping[str, Tensor], known: Arguments) -> str | None:
         blocks = [int(found[1]) for key in tensors if (found := re.match(r"blocks\.(\d+)\.", key))]
         sizes = {"depth": 1 + max(blocks), "embed_dim": width}
     sizes |= known
+    if table in (DINOV2_GATED, DINOV3_GATED):
+        sizes.pop("act_layer", None)  # SwiGLU has its own
     if f"_patch{patch}_" not in name:
         sizes["patch_size"] = patch
     if first.shape[0] != int(width * base.mlp_ratio):
@@ -144,6 +146,7 @@ def _vit_name(tensors: Mapping[str, Tensor], known: Arguments) -> str | None:
             "folder with the config.json of transformers"
         )
     same: dict[str, Any] = {"norm_eps": 1e-5 if table in (DINOV3, DINOV3_GATED) else 1e-6}
+    same["act_layer"] = "gelu"
     if width in table:
         same |= {"depth": base.depth, "num_heads": base.heads}
     return with_arguments(name, {k: v for k, v in sizes.items() if same.get(k) != v})
