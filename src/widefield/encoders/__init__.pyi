@@ -47,6 +47,7 @@ from .weights.model_folder import load_model_folder as load_model_folder
 from .weights.model_folder import needs_entry as needs_entry
 from .weights.model_folder import register_with_timm as register_with_timm
 from .weights.model_folder import save_model_folder as save_model_folder
+from .weights.model_folder import states_network as states_network
 from .weights.normalization import module_normalization as module_normalization
 from .weights.onnx_file import export_onnx as export_onnx
 from .weights.pretrained import cached_weights as cached_weights

@@ -29,6 +29,7 @@ from widefield.encoders import (
     load_readout,
     module_normalization,
     own_encoder,
+    states_network,
 )
 from widefield.encoders.names import check_encoder_name, split_own
 from widefield.encoders.own import classifier_note
@@ -152,6 +153,8 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
     if not Path(name).exists() and Path(path).is_file():
         return _with_match(name, path, *load_foreign(path, architecture))
     check_encoder_name(name)
+    if states_network(Path(name)):
+        return replace(_open(Path(name).parent), name=name)
     if Path(name).is_file() and not has_settings(name):
         return _with_match(name, name, *load_foreign(name, None))
     if is_model_folder(Path(name)):

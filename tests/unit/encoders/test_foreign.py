@@ -1,9 +1,11 @@
 """Weights as other libraries write them, rebuilt here key by key."""
 
 import argparse
+import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import safetensors.torch
@@ -366,6 +368,32 @@ def test_a_clip_is_told_from_a_plain_vision_transformer(
         assert isinstance(encoder, Encoder)
         x = images(224)[:1]
         torch.testing.assert_close(encoder(x), clip(encoder.normalize(x)))
+
+
+@pytest.mark.parametrize(
+    ("spell", "name", "config"),
+    [
+        (hugging_face_clip, "config.json", {"vision_config": {"hidden_act": "quick_gelu"}}),
+        (hugging_face_clip, "config.json", {"model_type": "clip"}),  # its default
+        (open_clip, "open_clip_config.json", {"model_cfg": {"quick_gelu": True}}),
+    ],
+)
+def test_a_clip_with_quick_gelu_by_its_configuration(
+    spell: Callable[[dict[str, Tensor]], dict[str, Tensor]],
+    name: str,
+    config: dict[str, Any],
+    clip: nn.Module,
+    tmp_path: Path,
+) -> None:
+    """No tensor shows it, and features with the other activation are another network's."""
+    file, arch = tmp_path / "pytorch_model.bin", "vit_base_patch16_clip_quickgelu_224"
+    torch.save(spell(dict(clip.state_dict())), file)
+    assert "weights of OpenAI need a name with quickgelu" in load_foreign(file)[1].line()
+    (tmp_path / name).write_text(json.dumps(config))
+    for other in (None, "vit_base_patch16_clip_224"):
+        with pytest.raises(ValueError, match=f"has the activation quick_gelu.* append @{arch} to"):
+            load_foreign(file, other)
+    assert "GELU" not in load_foreign(file, arch)[1].line()
 
 
 def test_another_clip_is_no_plain_vision_transformer(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ import timm
 import torch
 
 from widefield.encoders import (
+    Encoder,
     build_encoder,
     load_model_folder,
     register_with_timm,
     save_model_folder,
 )
+from widefield.inference.open_encoder import open_encoder
 
 NATIVE = {"stem": "native", "image_size": 64}
 
@@ -81,9 +83,12 @@ def test_a_folder_keeps_the_arguments_of_a_transformer(more: str, tmp_path: Path
     """Heads show in no tensor: other ones would give other features without a word."""
     encoder = build_encoder(f"vit_tiny_patch16_224,depth=1,{more}", stem="native", seed=3).eval()
     save_model_folder(encoder, tmp_path, card="")
-    reopened, _ = load_model_folder(tmp_path)
     x = torch.rand(2, 3, 32, 32)
-    assert torch.equal(reopened(x), encoder(x))
+    for path in (tmp_path, tmp_path / "model.safetensors"):
+        reopened = open_encoder(path)
+        assert isinstance(reopened.encoder, Encoder)
+        assert torch.equal(reopened.encoder(x), encoder(x))
+        assert reopened.name == str(path)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ from widefield.encoders.weights.normalization import (
     is_solo_learn,
     module_normalization,
     stated_normalization,
+    states_quick_gelu,
 )
 from widefield.encoders.weights.tensors import read_tensors
 from widefield.encoders.weights.vit_names import authors_arguments, vit_names, with_arguments
@@ -104,6 +105,7 @@ def load_foreign(
         [fit for each in names for fit in architecture_specs(each)],
         chosen=bool(name),
     )
+    _check_activation(path, best)
     if by_name or (solo_learn and not name):
         best = _with_solo_learn_padding(best)
     if is_chosen:
@@ -112,6 +114,18 @@ def load_foreign(
         stated = stated_normalization(Path(path))
         best = _with_expected(best, stated, every, solo_learn=solo_learn)
     return load_matched(tensors, best), best
+
+
+def _check_activation(path: str | Path, found: WeightMatch) -> None:
+    name = found.architecture
+    if not states_quick_gelu(Path(path)) or "quickgelu" in name or "quick_gelu" in name:
+        return
+    other = name.replace("_clip_", "_clip_quickgelu_")
+    other = other if in_timm(other) and other != name else f"{name},act_layer=quick_gelu"
+    raise ValueError(
+        f"{path} has the activation quick_gelu, by its configuration, and {name} has not: append "
+        f"@{other} to the file"
+    )
 
 
 def candidate_names(tensors: Tensors, known: Mapping[str, Any]) -> tuple[str, ...]:

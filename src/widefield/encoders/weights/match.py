@@ -97,6 +97,8 @@ class WeightMatch:
             rest.append(f"not those below {' or '.join(map(repr, self.others))}")
         if self.filled:
             rest.append(self.filled)
+        if "_clip_" in self.architecture and "quick" not in self.architecture:
+            rest.append("activation GELU, where weights of OpenAI need a name with quickgelu")
         if self.config.channels != 3:
             values = "averages of" if self.config.channels == 1 else "those of"
             rest.append(

@@ -73,6 +73,15 @@ def is_model_folder(path: Path) -> bool:
     return (path / CONFIG).is_file() and any((path / name).is_file() for name in _WEIGHTS)
 
 
+def states_network(file: Path) -> bool:
+    """Return whether the folder of a file of weights has the configuration of its network."""
+    if file.name not in _WEIGHTS or not is_model_folder(file.parent):
+        return False
+    values = read_json(file.parent / CONFIG)
+    is_clip = str(values.get("model_type")).startswith("clip")
+    return "architecture" in values or ("num_attention_heads" in values and not is_clip)
+
+
 def is_exported(folder: Path) -> bool:
     """Return whether the model folder has a whole record of preprocessing."""
     return RECORD in read_json(folder / CONFIG)

@@ -61,6 +61,19 @@ def stated_normalization(path: Path) -> Normalization | None:
     )
 
 
+def states_quick_gelu(path: Path) -> bool:
+    """Return whether the folder of a file states CLIP's first activation, x sigmoid(1.702 x)."""
+    if path.name not in _MODEL_FILES:
+        return False
+    config, clip = (
+        _stated(path.parent / name) for name in ("config.json", "open_clip_config.json")
+    )
+    vision, model = config.get("vision_config", config), clip.get("model_cfg")
+    usual = "quick_gelu" if config.get("model_type") in ("clip", "clip_vision_model") else None
+    of_transformers = isinstance(vision, dict) and vision.get("hidden_act", usual) == "quick_gelu"
+    return of_transformers or (isinstance(model, dict) and model.get("quick_gelu") is True)
+
+
 def _of_transformers(values: Mapping[str, Any]) -> Normalization | None:
     if not values:
         return None
