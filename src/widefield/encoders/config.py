@@ -243,6 +243,11 @@ def _select_stem(
     """Add the arguments of the stem to those of `create_model`; return its name and `conv1`."""
     model = arguments["model_name"]
     family = timm_module(model)
+    if family == "convit" and size[0] != size[1]:  # its positions are those of a square
+        raise ValueError(
+            f"encoder {name!r} takes squares, not {size[0]}x{size[1]} pixels: choose an "
+            f"{option('image_size')} of one number"
+        )
     cfg = published_cfg(model)
     if cfg is not None and cfg.fixed_input_size:
         arguments["img_size"] = _timm_size(size)

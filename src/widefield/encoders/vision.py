@@ -13,6 +13,8 @@ TORCHVISION = "torchvision:"
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation of each channel with which most weights were trained."""
 
+_WINDOWS = 224
+"""Divides the side of images of MaxViT: its last map, a 32nd of them, has windows of 7 x 7."""
 _WITH_SIDE_HEADS = ("googlenet", "inception_v3")
 
 
@@ -26,7 +28,14 @@ def vision_network(name: str, channels: int, size: Size) -> nn.Module:
     arguments = side if name in _WITH_SIDE_HEADS else {}
     if name.startswith("vit_"):
         arguments["image_size"] = _side(name, size)
+    if name.startswith("maxvit_"):
+        arguments["input_size"] = _whole_windows(name, size)
     model: nn.Module = models.get_model(name, weights=None, **arguments)
+    if name.startswith("maxvit_"):
+        model.image_size = size
+        # As timm states stages: the windows of attention have the shapes of maps.
+        blocks = [f"blocks.{k}" for k, _ in enumerate(model.blocks)]
+        model.feature_info = [{"module": part} for part in ("stem", *blocks)]
     linear = [key for key, module in model.named_modules() if isinstance(module, nn.Linear)]
     if not linear:
         raise ValueError(
@@ -84,6 +93,15 @@ def _side(name: str, size: Size) -> int:
             f"{size[0]}x{size[1]} pixels: choose an {option('image_size')} that {patch} divides"
         )
     return size[0]
+
+
+def _whole_windows(name: str, size: Size) -> Size:
+    if size[0] != size[1] or size[0] % _WINDOWS:
+        raise ValueError(
+            f"torchvision:{name} takes squares of whole windows, not {size[0]}x{size[1]} pixels: "
+            f"choose an {option('image_size')} that {_WINDOWS} divides"
+        )
+    return size
 
 
 def _for_channels(conv: nn.Module, channels: int) -> nn.Conv2d:

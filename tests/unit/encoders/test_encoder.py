@@ -174,3 +174,19 @@ def test_settings_that_do_not_fit_are_refused(settings: dict[str, object]) -> No
     with pytest.raises(ValueError, match=r"channel") as refused:
         build_encoder("resnet-tiny", seed=0, **settings)  # type: ignore[arg-type]
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "message"),
+    [
+        # 4 x 16 patches got the positions of 8 x 8.
+        ("convit_tiny", (64, 256), "takes squares, not 64x256 pixels"),
+        ("torchvision:maxvit_t", 96, "not 96x96 pixels: choose an image_size that 224 divides"),
+        ("torchvision:maxvit_t", (224, 448), "takes squares of whole windows"),
+    ],
+)
+def test_sizes_that_a_network_cannot_take_are_refused(
+    name: str, size: int | tuple[int, int], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_encoder(name, image_size=size, seed=0)

@@ -86,6 +86,21 @@ def test_torchvision_networks_have_the_last_map_of_each_resolution(images: Tenso
     assert torch.allclose(network.fc(pooled), wanted, atol=1e-5)
 
 
+def test_windows_of_attention_are_no_stages() -> None:
+    """They have four dimensions as maps have: one for the window, and one for the place in it."""
+    encoder = build_encoder("torchvision:maxvit_t", image_size=224, seed=0)
+    maps = stage_maps(encoder, torch.rand(1, 3, 224, 224))
+    grids = {name: tuple(m.shape[1:]) for name, m in maps.items()}
+    assert grids == {
+        "input": (3, 224, 224),
+        "stem": (64, 112, 112),
+        "s1": (64, 56, 56),
+        "s2": (128, 28, 28),
+        "s3": (256, 14, 14),
+        "s4": (512, 7, 7),
+    }
+
+
 def test_torchvision_transformers_have_a_class_token() -> None:
     network = torchvision.models.VisionTransformer(
         image_size=32, patch_size=8, num_layers=4, num_heads=2, hidden_dim=16, mlp_dim=32
