@@ -142,6 +142,18 @@ def test_diet_is_cross_entropy_against_the_example() -> None:
     assert ours == pytest.approx(expected, rel=1e-5)
 
 
+def test_supervised_leaves_out_who_has_no_label() -> None:
+    labels = {"shape": torch.tensor([0, 2, -1, -1]), "color": torch.tensor([1, 0, 0, 1])}
+    method, h = Supervised(3, labels=labels), draw(3, 3).float()
+    parts = method(torch.nn.Identity(), [h], torch.tensor([2, 1, 3])).parts
+    alone = method(torch.nn.Identity(), [h[1:2]], torch.tensor([1])).parts
+    torch.testing.assert_close(parts["loss_shape"], alone["loss_shape"])
+    out = method(torch.nn.Identity(), [h[:2]], torch.tensor([2, 3]))
+    assert float(out.parts["loss_shape"]) == 0
+    out.total.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in method.parameters())
+
+
 def test_supervised_is_the_sum_of_its_tasks() -> None:
     labels = {"shape": torch.tensor([0, 2, 1, 1]), "color": torch.tensor([1, 0, 0, 1])}
     method = Supervised(3, labels=labels)

@@ -14,6 +14,8 @@ from widefield.core.types import Loss
 from widefield.methods.arguments import MethodArguments
 from widefield.methods.base import BuildContext, Method, MethodConfig
 
+_NO_LABEL = -1
+
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisedConfig(MethodConfig):
@@ -33,6 +35,8 @@ class SupervisedConfig(MethodConfig):
 
 class Supervised(Method):
     """Sum over tasks of the cross-entropy of one linear classifier per task: the ceiling.
+
+    Examples without a label of a task, -1, do not count in its cross-entropy.
 
     Args:
         encoder_dim: D, the encoder's output width.
@@ -82,10 +86,17 @@ class Supervised(Method):
         h = encoder(view)
         check_tensors({"h": h}, {"h": Shape("b D")}, {"D": self.width})
         parts = {
-            f"loss_{task}": F.cross_entropy(
-                at_least_float32(classify(h)), to_device(y[index], h.device)
-            )
+            f"loss_{task}": _cross_entropy(at_least_float32(classify(h)), y[index])
             for (task, y), classify in zip(self.labels.items(), self.classifiers, strict=True)
         }
         total = torch.stack(list(parts.values())).sum()
         return Loss(total, {task: part.detach() for task, part in parts.items()})
+
+
+def _cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """Return the mean over the examples with a label, 0 without any; targets in host memory."""
+    count = int((target != _NO_LABEL).sum())
+    total = F.cross_entropy(
+        logits, to_device(target, logits.device), ignore_index=_NO_LABEL, reduction="sum"
+    )
+    return total / max(1, count)
