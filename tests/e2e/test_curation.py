@@ -109,6 +109,21 @@ def test_a_run_remembers_what_was_excluded(pictures: Path, command: Command) -> 
     assert done.finished
 
 
+def test_a_resume_remembers_new_files_that_it_excludes(pictures: Path) -> None:
+    """All new files are left out, so that nothing else about the run changes."""
+    settings = {**small("view-contrast"), "max_examples": None, "epochs": 1}
+    pretrain(pictures, out="run", **settings)
+    run = RunFolder(path=Path("run"))
+    before = run.manifest.paths()
+    write_pictures(pictures, "green", range(100, 102))
+    out = {"green/100.png": "exclude", "green/101.png": "exclude"}
+    pretrain(pictures, out="run", resume=True, exclude=out, quiet=True)
+    assert run.manifest.excluded() == tuple(out)
+    done = pretrain(pictures, out="run", resume=True, epochs=2, quiet=True)
+    assert done.finished
+    assert (run.manifest.paths(), run.manifest.excluded()) == (before, tuple(out))
+
+
 def test_a_new_class_that_sorts_before_another_joins_a_run(pictures: Path) -> None:
     settings = {**small("view-contrast"), "max_examples": None, "epochs": 1}
     pretrain(pictures, out="run", **settings)

@@ -8,6 +8,7 @@ import torch
 from widefield.config.recipe import Recipe
 from widefield.core.errors import option
 from widefield.data import Dataset, steps_per_epoch
+from widefield.data.table import EXCLUDED
 from widefield.encoders import ENCODER_FILE
 from widefield.methods.projector_file import PROJECTOR_FILE
 from widefield.train.build import rank_seed, warmup_epochs, warmup_steps
@@ -76,6 +77,8 @@ def restore(run: PretrainRun, source: str | None) -> None:
             f"{new} examples are new and all {saved['epoch']} epochs of the run in "
             f"{folder.path} are done: give more {option('epochs')}"
         )
+    excluded = {one.path for one in run.dataset.skipped if one.reason == EXCLUDED}
+    more_excluded = not excluded <= set(folder.manifest.excluded())
     _load_state(run, saved, new)
     ranks.on_rank_zero(lambda: _save_missing_encoder(run, growth))
     ranks.on_rank_zero(lambda: folder.update_settings(recipe, data=source, dataset=run.dataset))
@@ -83,6 +86,8 @@ def restore(run: PretrainRun, source: str | None) -> None:
     run.print_line(f"resuming {folder.path} after epoch {done} of {recipe.epochs}")
     if new:
         _add_examples(run, new)
+    elif more_excluded:  # else they would join at the next resume
+        _save_manifest(run, growth)
 
 
 def _epochs_started(run: PretrainRun, saved: dict[str, Any], growth: Growth, new: int) -> int:
@@ -155,16 +160,23 @@ def _save_missing_encoder(run: PretrainRun, growth: Growth) -> None:
 
 def _add_examples(run: PretrainRun, new: int) -> None:
     """Add new examples to the run and save a checkpoint with them."""
-    folder, state = run.folder, run.state
+    state = run.state
     suffix = ", which starts again" if state.epoch_step else ""
     state.epoch_step, state.sums = 0, {}
     run.print_line(
         f"{new} examples are new, {len(run.dataset)} in all: added from epoch "
         f"{state.epoch + 1}{suffix}"
     )
-    # The manifest goes into place after the checkpoint that has its rows: a kill between the two
-    # is mended by `_finish_growth`, and one before leaves the run without the new examples.
-    pending = folder.pending_manifest
-    run.ranks.on_rank_zero(lambda: pending.write(run.dataset, run.growth))
+    _save_manifest(run, run.growth)
+
+
+def _save_manifest(run: PretrainRun, growth: Growth) -> None:
+    """Save the manifest of all examples, and a checkpoint that names it.
+
+    The manifest goes into place after the checkpoint that has its rows: a kill between the two is
+    mended by `_finish_growth`, and one before leaves the run as it was.
+    """
+    folder, pending = run.folder, run.folder.pending_manifest
+    run.ranks.on_rank_zero(lambda: pending.write(run.dataset, growth))
     run.save_checkpoint(pending)
     run.ranks.on_rank_zero(lambda: folder.rename_manifest(pending.checksum()))
