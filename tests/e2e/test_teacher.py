@@ -128,8 +128,10 @@ def test_a_folder_is_free_again_after_a_kill_before_the_first_step(
 def test_new_examples_get_rows(folder: Path) -> None:
     more = images(48)
     np.savez(folder / "data.npz", x=np.concatenate([DATA["x"], more["x"][:16]]))
+    before = rows("run")
     widefield.pretrain("data.npz", out="run", resume=True, epochs=3, quiet=True)
     assert len(rows("run")) == 48
+    np.testing.assert_allclose(rows("run")[: len(before)], before, atol=1e-3)
 
 
 def test_a_teacher_reads_the_examples_that_are_not_excluded(folder: Path) -> None:

@@ -36,14 +36,15 @@ def feature_cosine(z: Rows, rows: Rows) -> Tensor:
     return 1 - F.cosine_similarity(z, rows, dim=1).mean()
 
 
-def teacher_rows(features: list[Tensor]) -> Tensor:
+def teacher_rows(features: list[Tensor], *, first: int | None = None) -> Tensor:
     """Return the rows [n, sum D_k] of the features h_k [n, D_k] of K teachers.
 
         r_i = concatenation over k of (h_ki - mean_k) / (|h_ki - mean_k| sqrt(K)),
 
-    so that each teacher has the same weight in a cosine, whatever its scale.
+    so that each teacher has the same weight in a cosine, whatever its scale. The mean is that of
+    the `first` examples, by default of all.
     """
-    unit = [F.normalize(h.float() - h.float().mean(0), dim=1) for h in features]
+    unit = [F.normalize(h.float() - h[:first].float().mean(0), dim=1) for h in features]
     return torch.cat(unit, dim=1) / len(features) ** 0.5
 
 

@@ -49,7 +49,9 @@ def write_targets(request: Request, prepared: Prepared, *, consent: bool) -> Non
     for name in method.teacher:
         check_published(name, download=request.download)
     teachers = open_teachers(method.teacher, prepared.dataset)
-    rows = teacher_rows([_features(teacher, request, prepared) for teacher in teachers])
+    features = [_features(teacher, request, prepared) for teacher in teachers]
+    # As the encoder keeps its mean, so that examples that join change no other row.
+    rows = teacher_rows(features, first=None if prepared.growth is None else prepared.growth.first)
     folder.targets_file.parent.mkdir(exist_ok=True)
     folder.targets_file.unlink(missing_ok=True)  # a kill must not leave rows beside another record
     text = json.dumps(record)
