@@ -20,12 +20,12 @@ MAX_COUNTS = {
 }
 """Largest value of each whole number."""
 _NUMBERS = ("mlp_ratio", "norm_eps")
-ACTIVATIONS = ("gelu", "quick_gelu", "relu", "silu")
+TIMM_ACTIVATIONS = ("gelu", "quick_gelu", "relu", "silu")
 """Activations of a vision transformer that timm and transformers name alike; the first is usual."""
 _CHOICES = {
     "global_pool": ("token", "avg"),
     "rope_periods": ("bf16",),
-    "act_layer": ACTIVATIONS,
+    "act_layer": TIMM_ACTIVATIONS,
 }
 AFTER_BUILD = ("norm_eps", "rope_periods")
 """Arguments that timm lacks."""

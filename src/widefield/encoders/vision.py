@@ -32,10 +32,10 @@ def vision_network(name: str, channels: int, size: Size) -> nn.Module:
         arguments["input_size"] = _whole_windows(name, size)
     model: nn.Module = models.get_model(name, weights=None, **arguments)
     if name.startswith("maxvit_"):
-        model.image_size = size
+        model.image_size = size  # type: ignore[assignment]
         # As timm states stages: the windows of attention have the shapes of maps.
-        blocks = [f"blocks.{k}" for k, _ in enumerate(model.blocks)]
-        model.feature_info = [{"module": part} for part in ("stem", *blocks)]
+        parts = ("stem", *(f"blocks.{k}" for k in range(4)))
+        model.feature_info = [{"module": part} for part in parts]  # type: ignore[assignment]
     linear = [key for key, module in model.named_modules() if isinstance(module, nn.Linear)]
     if not linear:
         raise ValueError(

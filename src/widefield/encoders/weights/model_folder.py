@@ -18,8 +18,8 @@ from widefield.core.files import write_atomically
 from widefield.core.form import Form, InputSpec
 from widefield.core.types import Fit, as_size
 from widefield.encoders.arguments import (
-    ACTIVATIONS,
     AFTER_BUILD,
+    TIMM_ACTIVATIONS,
     given_arguments,
     split_arguments,
 )
@@ -139,7 +139,7 @@ def _load_transformers(
         raise ValueError(
             f"{folder / CONFIG} lacks num_attention_heads or num_hidden_layers: restore it"
         )
-    for key, allowed in {"hidden_act": ACTIVATIONS, "rope_theta": (100.0,)}.items():
+    for key, allowed in {"hidden_act": TIMM_ACTIVATIONS, "rope_theta": (100.0,)}.items():
         if values.get(key, allowed[0]) not in allowed:
             raise ValueError(
                 f"{folder / CONFIG} has {key} {values[key]!r}, which no encoder here has: load the "
