@@ -31,6 +31,12 @@ def split_rows(examples: Examples, spec: Spec) -> NDArray[np.int64]:
         return rows
     if examples.groups is not None:
         return np.flatnonzero(held_out_groups(examples.groups) == (spec.split == "test"))
+    if spec.values == "pages" and len({name.rpartition(" page ")[0] for name in names}) == 1:
+        group = option("group", r"regex:(page \d+)")
+        raise ValueError(
+            f"'{spec}' holds pages of one file, which resemble each other: score on another file, "
+            f"or split the pages all the same, {group}"
+        )
     share = hashed(name.encode() for name in names) / 2.0**64
     rows = np.flatnonzero((share < TEST_SHARE) == (spec.split == "test"))
     if not len(rows):

@@ -85,6 +85,28 @@ def test_pages_as_examples(tmp_path):
     train, test = (open_dataset(f"{tmp_path}:pages:{split}") for split in ("train", "test"))
     assert len(train) + len(test) == 24
     assert train.spec.endswith(":pages:train")
+    files = [{path.partition(" page ")[0] for path in half.paths} for half in (train, test)]
+    assert files[0].isdisjoint(files[1])
+    assert [len(np.unique(half.groups)) for half in (train, test)] == [2, 2]
+    assert "pages of a file are a group: 4 groups of 24 pages" in train.notes
+
+
+def test_pages_of_one_file_are_split_on_request_alone(tmp_path):
+    stack(tmp_path / "0.tif", values(1, 30)[0])
+    assert open_dataset(f"{tmp_path}:pages").groups is None
+    with pytest.raises(ValueError, match="pages of one file, which resemble each other"):
+        open_dataset(f"{tmp_path}:pages:train")
+    halves = (
+        open_dataset(f"{tmp_path}:pages:{split}", group=r"regex:(page \d+)")
+        for split in ("train", "test")
+    )
+    assert [len(half) for half in halves] == [24, 6]
+
+
+def test_files_of_one_page_each_have_no_groups(tmp_path):
+    for i, pages in enumerate(values(12, 1)):
+        stack(tmp_path / f"{i}.tif", pages)
+    assert open_dataset(f"{tmp_path}:pages").groups is None
 
 
 @pytest.mark.parametrize(

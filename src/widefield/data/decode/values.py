@@ -23,6 +23,7 @@ from PIL import Image, ImageSequence
 
 from widefield.core.form import center_fit, cut_share
 from widefield.core.pixels import stored
+from widefield.core.rng import hashed
 from widefield.core.types import BlackWhite, Fit, Size
 from widefield.data.decode.black_white import sample_pixels, share_outside
 from widefield.data.decode.decoding import in_parallel, suppress_warnings
@@ -178,7 +179,8 @@ def _page(frame: Image.Image, file: Encoded) -> NDArray[Any]:
 def pages_of(examples: Examples) -> Examples:
     """Return each page of the files as an example, with the labels of its file.
 
-    The name of a page is that of its file and "page 1", "page 2", ...
+    The name of a page is that of its file and "page 1", "page 2", ... Pages of a file resemble each
+    other, so that they are a group; of a single file there are no groups.
     """
     assert examples.files is not None
     files = examples.files
@@ -206,4 +208,9 @@ def pages_of(examples: Examples) -> Examples:
             image.seek(int(pages[index]))
             return _page(image, file)
 
-    return replace(taken, names=Names(names), files=LazyFiles(len(rows), page_of))
+    pages_of_files = replace(taken, names=Names(names), files=LazyFiles(len(rows), page_of))
+    if len(files) < 2 or len(rows) == len(files):
+        return pages_of_files
+    ids = hashed(name.encode("utf-8", "surrogateescape") for name in examples.names)
+    note = f"pages of a file are a group: {len(files)} groups of {len(rows)} pages"
+    return replace(pages_of_files, groups=ids.view(np.int64)[rows]).with_notes(note)
