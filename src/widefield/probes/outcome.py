@@ -165,12 +165,16 @@ class Predictions:
     predicted: _Floats
     """Predictions for the examples to predict, [n, L]."""
     held_out: _Floats
-    """Predictions for the examples that it was fitted on, by probes fitted without them, [m, L]; a
-    row of NaN for those in no fold that was held out."""
+    """Predictions for the examples that it was fitted on, by probes fitted and penalties chosen
+    without them, [m, L]; a row of NaN for those in no fold that was held out."""
     l2: tuple[float, ...]
     """The penalty, or that of each of L targets."""
     temperature: float = 1.0
     """What logits are divided by to be calibrated."""
+    readout: int = 0
+    """Which of several features are taken."""
+    errors: tuple[float, ...] = ()
+    """The cross-entropy on held-out labels by each of these; empty if nothing was held out."""
 
     @property
     def tested(self) -> NDArray[np.bool_]:

@@ -8,7 +8,8 @@ With X and y centered, its solution is w = (X' X / n + l2 I)^-1 X' y / n, or, wh
 features than examples, w = X' (X X' / n + l2 I)^-1 y / n (Hoerl & Kennard 1970). A target of 0 and
 1 is treated as a number: its prediction ranks examples by how likely the label is.
 
-Each target has the penalty with the least squared error on held-out examples. Wide features are
+Each target has the penalty with the least squared error on held-out examples; what is predicted for
+a held-out example is by the penalty that is best for the other folds. Wide features are
 pooled ones and further columns, which are also tried at ten times and a tenth of their size, and
 without them.
 """
@@ -65,10 +66,14 @@ def fit_ridge(
             rest = _scaled(x[part], pooled, scale)
             for j, l2 in enumerate(RIDGE_GRID):
                 held_out[i * len(RIDGE_GRID) + j, part] = fit.predict(rest, l2)
-    error = torch.nan_to_num((held_out - target) ** 2).sum(1)
-    best = error.argmin(0)
-    if not bool(error.any()):  # nothing was held out, or all of it is predicted exactly
-        best = torch.full_like(best, RIDGE_GRID.index(1.0))
+    squared = torch.nan_to_num((held_out - target) ** 2)
+    best = _best(squared)
+    validated = torch.full(y.shape, torch.nan, dtype=torch.float64)
+    for k in np.unique(fold):
+        part = torch.from_numpy(fold == k)
+        of_rest = _best(squared[:, ~part])
+        columns = [held_out[of_rest[j], part, j] for j in range(y.shape[1])]
+        validated[part] = torch.stack(columns, dim=1)
     predicted = torch.empty(len(test_x), y.shape[1], dtype=torch.float64)
     for index in set(best.tolist()):
         scale, l2 = grid[index]
@@ -77,9 +82,17 @@ def fit_ridge(
         predicted[:, columns] = fit.predict(_scaled(test_x, pooled, scale), l2)
     return Predictions(
         predicted=predicted.numpy(),
-        held_out=torch.stack([held_out[b, :, k] for k, b in enumerate(best)], dim=1).numpy(),
+        held_out=validated.numpy(),
         l2=tuple(grid[index][1] for index in best.tolist()),
     )
+
+
+def _best(squared: Tensor) -> Tensor:
+    """Return the least of the squared errors [grid, n, L] of each target, int64 [L]."""
+    error = squared.sum(1)
+    if not bool(error.any()):  # nothing was held out, or all of it is predicted exactly
+        return torch.full((error.shape[1],), RIDGE_GRID.index(1.0))
+    return error.argmin(0)
 
 
 class _Fit:

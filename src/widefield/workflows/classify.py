@@ -1,6 +1,5 @@
 """Classification of every image from a few labels, and images to label next."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,9 +43,6 @@ _MAX_LABELS = 300
 """Largest number of labels for which floors are measured: there are many raw pixels."""
 _RAW = {"images": "raw pixels", "sounds": "the raw spectrogram", "windows": "raw values"}
 """What the floor without a network is: sounds have a spectrogram for pixels."""
-
-_Fit = tuple[Tensor, Predictions, Outcome | None]
-"""Features of all images, the predictions from them, and their cross-validated outcome."""
 
 
 @input_errors
@@ -114,10 +110,9 @@ def classify(
     candidates = [extractor]
     if extractor.or_pooled and extractor.kind == "wide":  # the first of equals counts
         candidates.append(replace(extractor, kind="pooled", dim=None))
-    fits = [_fit_probe(candidate, dataset, label_task, quiet=quiet) for candidate in candidates]
-    errors = [label_task.error(found) for _, found, _ in fits]
-    h, found, outcome = fits[int(np.argmin(errors))]
-    choice = _choice(errors, label_task)
+    h = [candidate.features(dataset.inputs, quiet=quiet).cpu() for candidate in candidates]
+    found = label_task.fit(*h, pooled=extractor.pooled)
+    outcome = label_task.outcome(found)
     result = Classification(
         encoder=extractor.name,
         paths=list(dataset.paths),
@@ -127,10 +122,11 @@ def classify(
         values=found.predicted,
         cross_validation=outcome,
         floors={} if outcome is None else _floors(extractor, dataset, label_task, found, outcome),
-        notes=(*extractor.notes, *choice, *chosen, *label_task.notes, *dataset.notes),
+        notes=(*extractor.notes, *_choice(found), *chosen, *label_task.notes, *dataset.notes),
     )
     if isinstance(label_task, ClassTask):
-        result = _with_suggestions(result, dataset, label_task, h, found, suggest)
+        readout = h[found.readout]
+        result = _with_suggestions(result, dataset, label_task, readout, found, suggest)
     if out is not None:
         result.save(out)
     if out is not None and label_task.kind == "classes":
@@ -146,14 +142,6 @@ def _check_suggestions(count: int, labels: LabelTable) -> None:
             "suggest is for classes, and the labels are numbers or several labels each: leave it "
             "out"
         )
-
-
-def _fit_probe(
-    extractor: FeatureExtractor, dataset: Dataset, label_task: LabelTask, *, quiet: bool
-) -> _Fit:
-    h = extractor.features(dataset.inputs, quiet=quiet).cpu()
-    found = label_task.fit(h, pooled=extractor.pooled)
-    return h, found, label_task.outcome(found)
 
 
 def page_of(out: str | Path) -> Path:
@@ -204,13 +192,13 @@ def _with_suggestions(
     )
 
 
-def _choice(errors: Sequence[float], label_task: LabelTask) -> tuple[str, ...]:
-    if len(errors) < 2 or not np.isfinite(errors).all():
+def _choice(found: Predictions) -> tuple[str, ...]:
+    if len(found.errors) < 2:
         return ()
-    wide, pooled = errors
+    wide, pooled = found.errors
     return (
-        f"features by {label_task.error_name} on held-out labels: {wide:.3g} by wide, {pooled:.3g} "
-        "by pooled ones",
+        f"features by cross-entropy on held-out labels: {wide:.3g} by wide, {pooled:.3g} by "
+        "pooled ones",
     )
 
 

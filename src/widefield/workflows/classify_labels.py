@@ -48,17 +48,14 @@ class ClassTask(_LabelTask):
     """Class ids, [m]; every class occurs."""
     kind: ClassVar[Literal["classes"]] = "classes"
     constant_name: ClassVar[str] = "the most frequent class"
-    error_name: ClassVar[str] = "cross-entropy"
 
-    def fit(self, h: torch.Tensor, *, pooled: int | None = None) -> Predictions:
+    def fit(self, h: torch.Tensor, *others: torch.Tensor, pooled: int | None = None) -> Predictions:
         """Fit softmax regression with calibrated probabilities to features h [n, D], on the CPU.
 
-        It has one penalty for all columns, whatever number of them is `pooled`.
+        `others` [n, E] are taken in place of h if they predict held-out labels better. There is one
+        penalty for all columns, whatever number of them is `pooled`.
         """
-        count, groups = len(self.names), self.groups
-        return fit_few_labels(
-            h.numpy(), self.rows, self.y, classes=count, groups=groups, seed=self.seed
-        )
+        return _fit_classes(self, self.y, len(self.names), h, *others)
 
     def outcome(self, found: Predictions) -> Outcome | None:
         """Return which of the labeled examples that were held out are predicted; None if none."""
@@ -98,33 +95,30 @@ class TargetTask(_LabelTask):
     target: Target
     """Targets of the labeled examples; each label is one that some have and some lack."""
     constant_name: ClassVar[str] = "the mean"
-    error_name: ClassVar[str] = "1 minus the score"
 
     @property
     def kind(self) -> TargetKind:
         """What the labels are."""
         return self.target.kind
 
-    def fit(self, h: torch.Tensor, *, pooled: int | None = None) -> Predictions:
+    def fit(self, h: torch.Tensor, *others: torch.Tensor, pooled: int | None = None) -> Predictions:
         """Fit ridge regression to a number, or to each label a probe of two classes.
 
-        `pooled` is the number of pooled features among wide ones.
+        `pooled` is the number of pooled features among wide ones, which the number may be predicted
+        from alone; a label is by one of `others`, if these predict it better.
         """
         rows, groups, y = self.rows, self.groups, self.target.values
         if self.kind == "number":
             return fit_ridge(
                 h[rows], y, h, pooled=pooled, groups=groups, held_out_folds=len(y), seed=self.seed
             )
-        fits = [
-            fit_few_labels(
-                h.numpy(), rows, has.astype(np.int64), classes=2, groups=groups, seed=self.seed
-            )
-            for has in y.T
-        ]
+        fits = [_fit_classes(self, has.astype(np.int64), 2, h, *others) for has in y.T]
+        errors = [fit.errors for fit in fits if fit.errors]
         return Predictions(
             predicted=np.stack([fit.predicted[:, 1] for fit in fits], axis=1),
             held_out=np.stack([fit.held_out[:, 1] for fit in fits], axis=1),
             l2=tuple(fit.l2[0] for fit in fits),
+            errors=tuple(np.mean(errors, axis=0).tolist()) if errors else (),
         )
 
     def outcome(self, found: Predictions) -> Outcome | None:
@@ -157,6 +151,15 @@ class TargetTask(_LabelTask):
 
 
 LabelTask = ClassTask | TargetTask
+
+
+def _fit_classes(
+    task: LabelTask, y: NDArray[np.int64], classes: int, *readouts: torch.Tensor
+) -> Predictions:
+    h, *others = (readout.numpy() for readout in readouts)
+    return fit_few_labels(
+        h, task.rows, y, *others, classes=classes, groups=task.groups, seed=task.seed
+    )
 
 
 def label_task_of(dataset: Dataset, task: str, seed: int) -> LabelTask:

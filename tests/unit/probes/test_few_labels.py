@@ -2,12 +2,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from axes import each_value
 from widefield.probes import few_labels
 from widefield.probes.few_labels import fit_few_labels
+from widefield.probes.folds import class_splits
+from widefield.probes.linear import L2_GRID
 
 RNG = np.random.default_rng
 
@@ -92,6 +95,52 @@ def test_a_constant_feature_is_harmless_and_the_seed_decides() -> None:
     )
     np.testing.assert_allclose(first.predicted, second.predicted, atol=1e-6)
     np.testing.assert_array_equal(first.predicted, again.predicted)
+
+
+def test_each_fold_is_predicted_by_what_is_best_for_the_others() -> None:
+    """By loops over folds; chosen by all labels, as what is predicted for others is, it differs."""
+    (h, y), noise = clouds(14, 1.0, seed=3, dim=20), RNG(4).normal(size=(14, 5))
+    found = fit_few_labels(h, np.arange(14), y, noise, classes=2)
+    splits = class_splits(y, seed=0)
+    target = few_labels._target(y, 2)
+    held_out: dict[tuple[int, float], np.ndarray] = {}
+    for k, x in enumerate((h, noise)):
+        z = few_labels._standardized(x, np.arange(14))
+        for l2 in L2_GRID:
+            logits = held_out[k, l2] = np.empty((14, 2))
+            for train, rows in splits:
+                difference = few_labels._fit(z[train], y[train], l2).decision_function(z[rows])
+                logits[rows] = np.stack([-difference / 2, difference / 2], axis=1)
+
+    def best(rows: np.ndarray) -> tuple[tuple[int, float], float]:
+        at = {name: few_labels._temperature(x[rows], target[rows]) for name, x in held_out.items()}
+        name = min(
+            held_out,
+            key=lambda name: few_labels._cross_entropy(
+                held_out[name][rows], target[rows], at[name]
+            ),
+        )
+        return name, at[name]
+
+    chosen = [best(np.setdiff1d(np.arange(14), rows)) for _, rows in splits]
+    for (_, rows), (name, temperature) in zip(splits, chosen, strict=True):
+        p = softmax(held_out[name][rows] / temperature, axis=1)
+        np.testing.assert_allclose(found.held_out[rows], p)
+    of_all, temperature = best(np.arange(14))
+    assert (found.readout, found.l2[0], found.temperature) == (*of_all, temperature)
+    assert len({name for name, _ in chosen} | {of_all}) > 1
+    assert not np.allclose(found.held_out, softmax(held_out[of_all] / temperature, axis=1))
+
+
+def test_features_that_say_more_are_taken() -> None:
+    (h, y), noise = clouds(40, 3.0), RNG(0).normal(size=(40, 6))
+    labeled = np.arange(20)
+    for first, second, readout in ((h, noise, 0), (noise, h, 1), (h, h, 0)):
+        found = fit_few_labels(first, labeled, y[:20], second, classes=2)
+        assert found.readout == readout
+        assert found.errors[readout] == min(found.errors)
+        alone = fit_few_labels((first, second)[readout], labeled, y[:20], classes=2)
+        np.testing.assert_array_equal(found.predicted, alone.predicted)
 
 
 @pytest.mark.parametrize(("labels", "surest"), [(20, 0.96), (400, 0.999)])

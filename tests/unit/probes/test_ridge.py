@@ -6,6 +6,7 @@ import torch
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import StandardScaler
 
+from widefield.probes.folds import random_folds
 from widefield.probes.ridge import RIDGE_GRID, fit_ridge
 
 
@@ -48,6 +49,28 @@ def test_the_penalty_has_the_least_error_on_what_was_held_out() -> None:
         other = Ridge(alpha=96 * l2).fit(scaled[~part], y[~part, 0])
         errors.append(((other.predict(scaled[part]) - y[part, 0]) ** 2).mean())
     assert fifth.l2[0] == RIDGE_GRID[int(np.argmin(errors))]
+
+
+def test_each_fold_is_predicted_by_the_penalty_that_is_best_for_the_others() -> None:
+    """By loops over folds; one penalty for all of them predicts otherwise."""
+    rng = np.random.default_rng(2)
+    h = rng.normal(size=(15, 8))
+    y = h[:, 0] + 3 * rng.normal(size=15)
+    fold, z = random_folds(15, 5, seed=0), StandardScaler().fit_transform(h)
+    x = torch.from_numpy(h)
+    found = fit_ridge(x, y[:, None], x, held_out_folds=5)
+    p = np.empty((len(RIDGE_GRID), 15))
+    for i, l2 in enumerate(RIDGE_GRID):
+        for k in range(5):
+            train, rest = fold != k, fold == k
+            model = Ridge(alpha=train.sum() * l2).fit(z[train], y[train])
+            p[i, rest] = model.predict(z[rest])
+    squared = (p - y) ** 2
+    best = [int(squared[:, fold != k].sum(1).argmin()) for k in range(5)]
+    assert len(set(best)) > 1
+    for k in range(5):
+        np.testing.assert_allclose(found.held_out[fold == k, 0], p[best[k], fold == k], atol=1e-4)
+    assert found.l2[0] == RIDGE_GRID[int(squared.sum(1).argmin())]
 
 
 def test_groups_are_held_out_whole() -> None:
