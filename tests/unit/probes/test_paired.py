@@ -1,12 +1,22 @@
 """Paired differences and verdicts: intervals against a formula, verdicts by their rule."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm
 from scipy.stats import t as student
 
-from widefield.probes.paired import RESAMPLES, PairedDifference, bootstrap_means, paired_difference
+from widefield.probes.paired import (
+    RESAMPLES,
+    PairedDifference,
+    bootstrap_means,
+    interval,
+    paired_difference,
+    wilson,
+)
 from widefield.probes.verdicts import (
     CONSISTENCY_DECREASE,
     MAX_DECREASE,
@@ -34,6 +44,46 @@ def test_the_interval_is_that_of_the_paired_difference() -> None:
     assert found.high == pytest.approx(difference.mean() + half, abs=0.004)
     # Unpaired it would be six times as wide: 0.5 (1 - 0.5) twice against 0.1.
     assert half < 1.96 * np.sqrt(2 * 0.25 / 800) / 2
+
+
+@pytest.mark.parametrize("count", [3, 5, 6, 8, 12])
+def test_equal_scores_of_few_examples_seldom_differ(count: int) -> None:
+    """Hits, groups of hits and numbers; the plain bootstrap of the control calls more different."""
+    rng, differ, plain = np.random.default_rng(count), np.zeros(3), np.zeros(3)
+    groups = np.repeat(np.arange(count), 4)
+    for seed in range(200):
+        hits = rng.random((2, count)) < 0.5
+        pairs = [(hits, None), (hits[:, groups], groups), (rng.normal(size=(2, count)), None)]
+        for i, ((before, after), ids) in enumerate(pairs):
+            found = paired_difference(before, after, groups=ids, seed=seed)
+            differ[i] += found.verdict != "no significant difference"
+            (means,) = bootstrap_means(after.astype(float) - before, seed=seed)
+            low, high = interval(means)
+            plain[i] += low > 0 or high < 0
+    assert differ.max() <= 0.09 * 200
+    assert plain.max() > 0.12 * 200
+
+
+def test_the_interval_of_few_hits_is_that_of_the_permutation_test() -> None:
+    """By loops over all changes of sign; where many examples differ it is Zou and Donner's."""
+    after = np.array([1, 1, 1, 1, 1, 0, 0, 1, 1, 0], dtype=bool)
+    before = np.array([0, 0, 0, 0, 0, 1, 0, 1, 1, 0], dtype=bool)
+    signs = np.array(list(itertools.product((-1, 1), repeat=6))).sum(1)
+    p = (np.abs(signs) > 4).mean() + (np.abs(signs) == 4).mean() / 2
+    found = paired_difference(before, after)
+    assert found.low == pytest.approx(0.4 - 0.4 * 1.959964 / norm.isf(p / 2))
+    assert found.verdict == "no significant difference"
+    once, back = paired_difference(~before, ~after), paired_difference(after, before)
+    assert (once.low, once.high) == pytest.approx((-found.high, -found.low))
+    assert (back.low, back.high) == (once.low, once.high)
+    # Of 30 differences among 50, by hand: 20 gained, 10 lost.
+    order = np.arange(50)
+    many = paired_difference((order >= 20) & (order < 30), order < 20)
+    (a, b), (c, d) = wilson(20, 50), wilson(10, 50)
+    r = -np.sqrt(0.4 * 0.2 / 0.6 / 0.8)
+    below, above = (0.4 - a, d - 0.2), (b - 0.4, 0.2 - c)
+    low, high = (np.sqrt(x**2 + y**2 - 2 * r * x * y) for x, y in (below, above))
+    assert (many.low, many.high) == pytest.approx((0.2 - low, 0.2 + high))
 
 
 def test_no_difference_is_seen_as_none() -> None:
