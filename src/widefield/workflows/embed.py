@@ -1,6 +1,6 @@
 """Write the features of every example, with index, path and labels."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from widefield.core.shared_arguments import describe_arguments
 from widefield.core.types import ImageSize, OnNote
 from widefield.data.open_options import OpenOptions
 from widefield.data.source import Data
+from widefield.data.table import Target
 from widefield.inference.features import FeatureKind
 from widefield.inference.frozen import opened
 from widefield.inference.open_encoder import EncoderSpec
@@ -34,8 +35,10 @@ class Embedding(TabularResult):
     """int64 [n], 0 .. n-1."""
     paths: list[str]
     labels: dict[str, np.ndarray]
-    """Class ids of each task, int64 [n]."""
+    """Class ids of each task, int64 [n]; -1 for no label."""
     classes: dict[str, tuple[str, ...]]
+    targets: dict[str, Target] = field(default_factory=dict)
+    """Numbers, or several labels, of each example."""
     notes: tuple[str, ...] = ()
     """Which weights these are, and what was skipped in reading the images."""
 
@@ -57,16 +60,23 @@ class Embedding(TabularResult):
         """Return the shape and the tasks."""
         n, dim = self.features.shape
         rows = [[task, str(len(names))] for task, names in self.classes.items()]
+        for task, target in self.targets.items():
+            rows.append([task, f"{len(target.labels)} labels" if target.labels else "a number"])
         columns = ["task", "classes"] if rows else []
         return [ResultTable(title=f"{n:,} x {dim} features", columns=columns, rows=rows)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the shape, the tasks and the notes."""
         n, dim = self.features.shape
-        return {"examples": n, "dim": dim, "tasks": [*self.labels], "notes": [*self.notes]}
+        tasks = [*self.labels, *self.targets]
+        return {"examples": n, "dim": dim, "tasks": tasks, "notes": [*self.notes]}
 
     def save(self, path: str | Path) -> None:
         """Write `.npz` (features, index, path, one array a task) or `.parquet` (a row each).
+
+        A task of classes is `label_TASK`, one of numbers `number_TASK`, and one of several labels
+        `labels_TASK`: lists of names, or, in a `.npz` file, 0 and 1 of each of `classes_TASK`.
+        Missing ones are null, or -1 and NaN.
 
         A name without suffix is a folder: `index.faiss` has the normalized features, for search by
         inner product, and `rows.parquet` the other columns of each row.
@@ -82,6 +92,12 @@ class Embedding(TabularResult):
     def _write_npz(self, path: Path) -> None:
         labels = {f"label_{task}": y for task, y in self.labels.items()}
         names = {f"classes_{task}": np.array(c) for task, c in self.classes.items()}
+        for task, target in self.targets.items():
+            if target.kind == "number":
+                labels[f"number_{task}"] = target.values[:, 0]
+            else:
+                labels[f"labels_{task}"] = target.values
+                names[f"classes_{task}"] = np.array(target.labels)
         columns = {"features": self.features, "index": self.index, "path": np.array(self.paths)}
         with path.open("wb") as f:
             np.savez(f, **columns, **labels, **names)  # type: ignore[arg-type]
@@ -93,11 +109,18 @@ class Embedding(TabularResult):
         pq.write_table(pa.table({**self._columns(), "features": features}), path)
 
     def _columns(self) -> dict[str, Any]:
-        labels = {
-            f"label_{task}": pa.array([self.classes[task][k] for k in y])
-            for task, y in self.labels.items()
-        }
-        return {"index": self.index, "path": self.paths, **labels}
+        columns: dict[str, Any] = {"index": self.index, "path": self.paths}
+        for task, y in self.labels.items():
+            names = self.classes[task]
+            columns[f"label_{task}"] = pa.array(
+                [None if k < 0 else names[k] for k in y.tolist()], pa.string()
+            )
+        for task, target in self.targets.items():
+            if target.kind == "number":
+                columns[f"number_{task}"] = pa.array(target.values[:, 0], from_pandas=True)
+            else:
+                columns[f"labels_{task}"] = pa.array(_names(target), pa.list_(pa.string()))
+        return columns
 
     def _write_index(self, folder: Path) -> None:
         faiss = load_faiss()
@@ -111,6 +134,15 @@ class Embedding(TabularResult):
         # The index last: a folder with one is complete.
         write_atomically(rows_file, lambda path: pq.write_table(rows, path))
         write_atomically(index_file, lambda path: faiss.write_index(index, str(path)))
+
+
+def _names(target: Target) -> list[list[str] | None]:
+    """Return the labels of each example; None where they are missing."""
+    labels = np.array(target.labels, dtype=object)
+    return [
+        labels[has > 0].tolist() if known else None
+        for has, known in zip(target.values, target.known, strict=True)
+    ]
 
 
 @input_errors
@@ -145,14 +177,11 @@ def embed(
     extractor, dataset = opened(
         encoder,
         data,
-        OpenOptions(max_examples=max_examples),
+        OpenOptions(max_examples=max_examples, unlabeled=True),
         features=features,
         dim=dim,
         image_size=image_size,
         quiet=quiet,
-    )
-    dataset = dataset.with_notes(
-        *(f"{task!r} is left out: only classes are written" for task in dataset.targets)
     )
     extractor = extractor.ready(dataset, on_note=on_note, quiet=quiet)
     embedding = Embedding(
@@ -161,6 +190,7 @@ def embed(
         paths=list(dataset.paths),
         labels=dataset.labels,
         classes=dataset.classes,
+        targets=dataset.targets,
         notes=extractor.notes + dataset.notes,
     )
     if out is not None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import widefield
@@ -131,10 +132,24 @@ def test_other_commands_leave_them_out_or_refuse_them(tmp_path: Path) -> None:
         _table(tmp_path, "age,findings", AGES, FINDINGS, targets=False)
 
 
-def test_embed_says_that_it_leaves_numbers_and_several_labels_out() -> None:
+def test_embed_writes_numbers_several_labels_and_missing_ones(tmp_path: Path) -> None:
+    age = np.array([0.5, 1.25, np.nan, 2, 2.5, 3])
+    tags = np.tile([[0, 1, 1], [1, 0, 1]], (3, 1))
+    names = np.array(["cat", "dog", "", "cat", "dog", "dog"])
     x = np.zeros((6, 8, 8, 3), dtype=np.uint8)
-    data = {"x": x, "age": np.linspace(0.5, 3, 6), "tags": np.tile([[0, 1, 1], [1, 0, 1]], (3, 1))}
-    found = widefield.embed("pixels", data, quiet=True)
-    assert found.labels == {}
-    for task in ("age", "tags"):
-        assert f"{task!r} is left out: only classes are written" in found.notes
+    found = widefield.embed("pixels", {"x": x, "age": age, "tags": tags, "kind": names}, quiet=True)
+    assert found.to_json()["tasks"] == ["kind", "age", "tags"]
+    rows = {row[0]: row[1] for row in found.tables()[0].rows}
+    assert rows == {"kind": "2", "age": "a number", "tags": "3 labels"}
+    found.save(tmp_path / "e.parquet")
+    found.save(tmp_path / "e.npz")
+    table = pq.read_table(tmp_path / "e.parquet").to_pydict()
+    assert table["label_kind"] == ["cat", "dog", None, "cat", "dog", "dog"]
+    assert table["number_age"] == [0.5, 1.25, None, 2, 2.5, 3]
+    labels = found.targets["tags"].labels
+    assert table["labels_tags"] == 3 * [list(labels[1:]), [labels[0], labels[2]]]
+    with np.load(tmp_path / "e.npz") as arrays:
+        assert arrays["label_kind"].tolist() == [0, 1, -1, 0, 1, 1]
+        np.testing.assert_array_equal(arrays["number_age"], age)
+        np.testing.assert_array_equal(arrays["labels_tags"], tags)
+        assert arrays["classes_tags"].tolist() == list(labels)
