@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -158,6 +159,13 @@ def test_audit_judges_numbers_and_labels(source: str, command: Command) -> None:
     assert command.json(*words, "--overwrite")["tasks"] == result["tasks"]
     Path("audit.json").write_text(json.dumps(result))
     assert any(line.startswith("level (R2): ") for line in read_findings(Path("audit.json")))
+    assert "Linear-probe R2 from the map" in page
+    level = found["level"]
+    value, low, high = (f"{level[name]:.3f}" for name in ("accuracy", "low", "high"))
+    assert f"linear probe {value} [{low}, {high}]" in page
+    said = command.text(*words, "--overwrite")
+    assert re.search(r"task +verdict +learned % +ridge probe +floor +ceiling\n", said)
+    assert re.search(rf"\n +level \(R2\) +\w.* {value} +\d", said)
 
 
 @pytest.mark.usefixtures("pictures")

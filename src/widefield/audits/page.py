@@ -14,6 +14,7 @@ from widefield.audits.verdict import TaskAudit
 from widefield.inference.pictures import sound_of
 from widefield.metrics import DIAGNOSTICS
 from widefield.probes.floors import FLOORS
+from widefield.probes.outcome import score_text
 from widefield.probes.paired import percent
 from widefield.probes.verdicts import SHARE_VERDICTS, ShareVerdict
 from widefield.report import (
@@ -149,12 +150,14 @@ def _by_stage(result: Audit) -> list[HeatMap]:
     return [
         HeatMap(
             title=f"Where is {name}?",
-            caption=f"Linear-probe {task.measure} in % from the map of each stage, first to last, "
-            "averaged over a grid; the small number is that of the untrained network.",
+            caption=f"Linear-probe {task.measure}{' in %' if task.measure == 'accuracy' else ''} "
+            "from the map of each stage, first to last, averaged over a grid; the small number is "
+            "that of the untrained network.",
             rows=list(dict.fromkeys(cell.partition("@")[0] for cell in task.stages)),
             columns=list(_GRIDS.values()),
             cells={_stage_and_grid(cell): _shares(values) for cell, values in task.stages.items()},
             reference="untrained",
+            in_percent=task.measure == "accuracy",
         )
         for name, task in result.tasks.items()
         if task.stages
@@ -323,11 +326,14 @@ def _no_bar(task: TaskAudit) -> str:
 
 
 def _numbers(task: TaskAudit) -> str:
-    floor = f"{100 * task.floor:.1f} % ({FLOORS[task.floor_of]})"
+    def text(score: float) -> str:
+        return score_text(score, task.measure)
+
+    floor = f"{text(task.floor)} ({FLOORS[task.floor_of]})"
     knn = "" if task.knn is None else f", kNN {100 * task.knn:.1f} %"
     classes = f"; {task.classes} classes" if task.classes else f"; {task.measure}"
     return (
-        f"linear probe {100 * task.accuracy:.1f} % [{100 * task.low:.1f}, {100 * task.high:.1f}]"
-        f"{knn}; floor {floor}, ceiling {100 * task.ceiling:.1f} %{classes}"
+        f"linear probe {text(task.accuracy)} [{text(task.low)}, {text(task.high)}]"
+        f"{knn}; floor {floor}, ceiling {text(task.ceiling)}{classes}"
         + ("" if task.best_stage is None else f"; {task.stage_text()}")
     )

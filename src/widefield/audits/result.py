@@ -20,6 +20,7 @@ from widefield.core.files import check_plain_file
 from widefield.core.types import Kind
 from widefield.core.validation import check
 from widefield.probes.comparison import Comparison
+from widefield.probes.outcome import score_text
 from widefield.report.tables import ResultTable, TabularResult, percent, percents
 
 # Chosen by hand: an audit takes less than 2 MB (pictures.py).
@@ -87,15 +88,15 @@ class Audit(TabularResult):
 
     def tables(self) -> list[ResultTable]:
         """Return the verdicts of this encoder and of others, and what explains them."""
-        rows = {self.encoder: self.tasks, **self.compared}
-        columns = ("learned %", "linear probe %", "kNN %", "floor %", "ceiling %")
         verdicts = [
             ResultTable(
                 title=f"{name}, scored on {self.scored_on}",
-                columns=["task", "verdict", *columns],
-                rows=[_row(task) for task in tasks.values()],
+                columns=["task", "verdict", "learned %", *columns],
+                rows=rows,
             )
-            for name, tasks in rows.items()
+            for name, tasks in {self.encoder: self.tasks, **self.compared}.items()
+            for columns, rows in _rows(tasks)
+            if rows
         ]
         page = [] if self.report is None else [f"report: {self.report}"]
         return [*verdicts, ResultTable(lines=[*self._lines(), *page])]
@@ -147,20 +148,29 @@ def _differences(tasks: Mapping[str, TaskAudit], others: Mapping[str, TaskAudit]
     for task in sorted(tasks.keys() & others.keys()):
         found = tasks[task].difference_from(others[task])
         if found.verdict in words:
-            values = f"{percent(found.before)} to {percent(found.after)} %"
-            words[found.verdict].append(f"{task} ({values})")
+            before, after = (
+                score_text(x, tasks[task].measure) for x in (found.before, found.after)
+            )
+            words[found.verdict].append(f"{task} ({before} to {after})")
     parts = [f"{word}: {', '.join(found) or 'none'}" for word, found in words.items()]
     return f"significant differences from {name}: {'; '.join(parts)}"
 
 
-def _row(task: TaskAudit) -> list[str]:
+def _rows(tasks: Mapping[str, TaskAudit]) -> list[tuple[list[str], list[list[str]]]]:
+    """Return columns and rows of the tasks of classes, and of the others, which have no kNN."""
+    classes, others = [], []
+    for task in tasks.values():
+        first = [task.title, task.verdict, _learned(task)]
+        floor, ceiling = f" {task.floor_of}", task.ceiling
+        if task.measure == "accuracy":
+            scores = percents(task.accuracy, task.knn)
+            classes.append([*first, *scores, percent(task.floor) + floor, percent(ceiling)])
+        else:
+            scores = [f"{task.accuracy:.3f}", f"{task.floor:.3f}{floor}", f"{ceiling:.3f}"]
+            others.append([*first, *scores])
     return [
-        task.title,
-        task.verdict,
-        _learned(task),
-        *percents(task.accuracy, task.knn),
-        f"{percent(task.floor)} {task.floor_of}",
-        percent(task.ceiling),
+        (["linear probe %", "kNN %", "floor %", "ceiling %"], classes),
+        (["ridge probe", "floor", "ceiling"], others),
     ]
 
 

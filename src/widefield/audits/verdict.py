@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.probes.floors import FLOORS
-from widefield.probes.outcome import Measure, Outcome
+from widefield.probes.outcome import Measure, Outcome, score_text
 from widefield.probes.paired import PairedDifference, bootstrap_means, interval, percent
 from widefield.probes.verdicts import MIN_GAP, Evidence, ShareVerdict, judge_feature, name_share
 
@@ -105,9 +105,13 @@ class TaskAudit:
         """Return the paired difference of accuracy from another encoder, on the same examples."""
         return self.outcome().minus(other.outcome())
 
+    def text(self, score: float) -> str:
+        """Return a score of the task: an accuracy in percent, or a number."""
+        return score_text(score, self.measure, digits=0)
+
     def line(self) -> str:
         """Return the verdict in one sentence."""
-        accuracy, floor, ceiling = map(percent, (self.accuracy, self.floor, self.ceiling))
+        accuracy, floor, ceiling = map(self.text, (self.accuracy, self.floor, self.ceiling))
         name = FLOORS[self.floor_of]
         if self.accuracy < self.floor:
             position = f"{accuracy}, below {name} at {floor}; full supervision at {ceiling}"
@@ -130,10 +134,10 @@ class TaskAudit:
         assert self.best_stage is not None
         other = max(self.stages, key=lambda name: self.stages[name]["untrained"])
         ours, untrained = self.stages[self.best_stage], self.stages[other]
-        wide = "" if self.wide is None else f"wide features {percent(self.wide)}, "
+        wide = "" if self.wide is None else f"wide features {self.text(self.wide)}, "
         return (
-            f"{wide}best stage {self.best_stage} {percent(ours['accuracy'])}, of the untrained "
-            f"network {other} {percent(untrained['untrained'])}"
+            f"{wide}best stage {self.best_stage} {self.text(ours['accuracy'])}, of the untrained "
+            f"network {other} {self.text(untrained['untrained'])}"
         )
 
     def describe(self) -> str:

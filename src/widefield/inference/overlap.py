@@ -19,7 +19,7 @@ from widefield.probes.near_copies import (
     copy_groups,
     has_near_copy,
 )
-from widefield.probes.outcome import Outcome
+from widefield.probes.outcome import Outcome, score_text
 
 # Chosen by hand.
 _FEW_LEFT = 20
@@ -92,8 +92,8 @@ def copies_note(data: TrainTest, score: Callable[[TrainTest], Mapping[str, Outco
     scores = []
     for task, outcome in ({} if apart is None else score(apart)).items():
         name = task if outcome.measure == "accuracy" else f"{task} {outcome.measure}"
-        value, low, high = (100 * x for x in outcome.estimate())
-        scores.append(f"{name} {value:.1f} % [{low:.1f}, {high:.1f}]")
+        value, low, high = (score_text(x, outcome.measure) for x in outcome.estimate())
+        scores.append(f"{name} {value} [{low}, {high}]")
     found = f"{count} of {len(rows)} test {test.kind} have near-copies"
     return [copies_text(found, scores)]
 

@@ -44,8 +44,21 @@ _RANGES: Mapping[Measure, tuple[float, float]] = {
     "mean absolute error": (0, np.inf),
 }
 _ERROR: Measure = "mean absolute error"
+
 # Chosen by hand: of one example with a label the deviations tell nothing, and are finite here.
 _FEWEST = 1.1
+
+
+def score_text(value: float, measure: Measure, *, digits: int = 1) -> str:
+    """Return an accuracy in percent, and any other score as the number that it is.
+
+    Example:
+        >>> score_text(0.831, "accuracy"), score_text(0.831, "R2")
+        ('83.1 %', '0.831')
+    """
+    if measure == "accuracy":
+        return f"{100 * value:.{digits}f} %"
+    return f"{value:.{digits + 2}f}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

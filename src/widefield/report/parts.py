@@ -86,10 +86,15 @@ class HeatMap:
     cells: Mapping[tuple[str, str], tuple[float, float, float, float]]
     """(row, column) -> (share, low, high, reference); missing ones are left empty."""
     reference: str
+    in_percent: bool = True
 
     def __post_init__(self) -> None:
         assert self.cells.keys() <= {*product(self.rows, self.columns)}, "a row and a column"
         assert all(0 <= x <= 1 for shares in self.cells.values() for x in shares), "shares"
+
+    def text(self, share: float) -> str:
+        """Return a share in whole percent, or as a number."""
+        return f"{100 * share:.0f}" if self.in_percent else f"{share:.2f}"
 
 
 @dataclass(frozen=True, kw_only=True)

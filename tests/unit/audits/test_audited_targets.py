@@ -1,5 +1,7 @@
 """Numbers and several labels an example in an audit: the rules of classes, by other measures."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -26,6 +28,8 @@ def test_a_number_is_judged_between_floor_and_ceiling(noise: float, verdict: str
     assert found.low < found.accuracy < found.high
     assert found.knn is None
     assert found.line().startswith(f"age (R2): {verdict}")
+    assert re.findall(r"-?\d\.\d\d\b", found.line())[0] == f"{found.accuracy:.2f}"
+    assert f"full supervision at {_result(0.05).value:.2f}" in found.line()
     assert np.allclose(found.outcome().values, _result(noise).values, rtol=1e-6)
     other = audit_task("age", _result(0.3), floors, _result(0.05), classes=0)
     higher = "higher" if noise < 0.3 else "lower"
