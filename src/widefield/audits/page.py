@@ -326,14 +326,11 @@ def _no_bar(task: TaskAudit) -> str:
 
 
 def _numbers(task: TaskAudit) -> str:
-    def text(score: float) -> str:
-        return score_text(score, task.measure)
-
-    floor = f"{text(task.floor)} ({FLOORS[task.floor_of]})"
+    probe = score_text(task.accuracy, task.measure, task.low, task.high)
+    floor, ceiling = (score_text(x, task.measure) for x in (task.floor, task.ceiling))
     knn = "" if task.knn is None else f", kNN {100 * task.knn:.1f} %"
     classes = f"; {task.classes} classes" if task.classes else f"; {task.measure}"
     return (
-        f"linear probe {text(task.accuracy)} [{text(task.low)}, {text(task.high)}]"
-        f"{knn}; floor {floor}, ceiling {text(task.ceiling)}{classes}"
-        + ("" if task.best_stage is None else f"; {task.stage_text()}")
+        f"linear probe {probe}{knn}; floor {floor} ({FLOORS[task.floor_of]}), ceiling {ceiling}"
+        f"{classes}" + ("" if task.best_stage is None else f"; {task.stage_text()}")
     )

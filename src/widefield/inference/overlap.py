@@ -92,8 +92,8 @@ def copies_note(data: TrainTest, score: Callable[[TrainTest], Mapping[str, Outco
     scores = []
     for task, outcome in ({} if apart is None else score(apart)).items():
         name = task if outcome.measure == "accuracy" else f"{task} {outcome.measure}"
-        value, low, high = (score_text(x, outcome.measure) for x in outcome.estimate())
-        scores.append(f"{name} {value} [{low}, {high}]")
+        text = score_text(outcome.value, outcome.measure, *outcome.interval)
+        scores.append(f"{name} {text}")
     found = f"{count} of {len(rows)} test {test.kind} have near-copies"
     return [copies_text(found, scores)]
 

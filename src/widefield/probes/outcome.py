@@ -49,16 +49,19 @@ _ERROR: Measure = "mean absolute error"
 _FEWEST = 1.1
 
 
-def score_text(value: float, measure: Measure, *, digits: int = 1) -> str:
-    """Return an accuracy in percent, and any other score as the number that it is.
+def score_text(value: float, measure: Measure, *ends: float, digits: int = 1) -> str:
+    """Return an accuracy in percent, and others as numbers, with the ends of the interval.
 
     Example:
-        >>> score_text(0.831, "accuracy"), score_text(0.831, "R2")
-        ('83.1 %', '0.831')
+        >>> score_text(0.831, "accuracy"), score_text(0.831, "R2", 0.8, 0.86)
+        ('83.1 %', '0.831 [0.800, 0.860]')
     """
-    if measure == "accuracy":
-        return f"{100 * value:.{digits}f} %"
-    return f"{value:.{digits + 2}f}"
+    is_share = measure == "accuracy"
+    text, *span = (
+        f"{100 * x:.{digits}f}" if is_share else f"{x:.{digits + 2}f}" for x in (value, *ends)
+    )
+    unit = " %" if is_share else ""
+    return f"{text}{unit} [{', '.join(span)}]" if span else f"{text}{unit}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

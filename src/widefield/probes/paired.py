@@ -150,10 +150,11 @@ def paired_difference(
     difference = np.asarray(after, float) - np.asarray(before, float)
     ids = np.arange(len(difference)) if groups is None else groups
     are_hits = np.asarray(before).dtype == np.asarray(after).dtype == np.bool_
-    if are_hits and groups is None:
-        low, high = _difference_of_shares(
-            int((difference > 0).sum()), int((difference < 0).sum()), len(ids)
-        )
+    if not difference.any():
+        low, high = 0.0, 0.0
+    elif are_hits and groups is None:
+        gained, lost = int((difference > 0).sum()), int((difference < 0).sum())
+        low, high = _difference_of_shares(gained, lost, len(ids))
     else:
         (means,) = bootstrap_means(difference, groups=ids, seed=seed)
         low, high = interval(means)

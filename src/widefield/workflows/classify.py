@@ -27,7 +27,7 @@ from widefield.probes.near_copies import (
     copy_groups,
     count_shared,
 )
-from widefield.probes.outcome import Outcome, Predictions
+from widefield.probes.outcome import Outcome, Predictions, score_text
 from widefield.probes.paired import PairedDifference
 from widefield.probes.suggest import suggest as suggest_rows
 from widefield.report import write_page
@@ -250,8 +250,7 @@ def _copies_note(labeled: Dataset, label_task: ClassTask, h: Tensor) -> tuple[st
     apart = grouped.outcome(grouped.fit(h))
     scores = []
     if apart is not None:
-        value, low, high = (100 * x for x in apart.estimate())
-        scores = [f"{value:.1f} % [{low:.1f}, {high:.1f}]"]
+        scores = [score_text(apart.value, apart.measure, *apart.interval)]
     found = f"{copied} of {count} labeled {labeled.kind} have near-copies"
     found += f" ({exact} exact ones)" if exact else ""
     return (copies_text(found, scores),)

@@ -1,5 +1,6 @@
 """Columns of numbers, and of several labels a cell, are recognized and never taken for classes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -133,7 +134,7 @@ def test_other_commands_leave_them_out_or_refuse_them(tmp_path: Path) -> None:
 
 
 def test_embed_writes_numbers_several_labels_and_missing_ones(tmp_path: Path) -> None:
-    age = np.array([0.5, 1.25, np.nan, 2, 2.5, 3])
+    age = np.array([0.5, 1.25, 1.5, 2, 2.5, 3])
     tags = np.tile([[0, 1, 1], [1, 0, 1]], (3, 1))
     names = np.array(["cat", "dog", "", "cat", "dog", "dog"])
     x = np.zeros((6, 8, 8, 3), dtype=np.uint8)
@@ -141,6 +142,8 @@ def test_embed_writes_numbers_several_labels_and_missing_ones(tmp_path: Path) ->
     assert found.to_json()["tasks"] == ["kind", "age", "tags"]
     rows = {row[0]: row[1] for row in found.tables()[0].rows}
     assert rows == {"kind": "2", "age": "a number", "tags": "3 labels"}
+    missing = replace(found.targets["age"], values=np.where(age == 1.5, np.nan, age)[:, None])
+    found = replace(found, targets=found.targets | {"age": missing})
     found.save(tmp_path / "e.parquet")
     found.save(tmp_path / "e.npz")
     table = pq.read_table(tmp_path / "e.parquet").to_pydict()
@@ -150,6 +153,6 @@ def test_embed_writes_numbers_several_labels_and_missing_ones(tmp_path: Path) ->
     assert table["labels_tags"] == 3 * [list(labels[1:]), [labels[0], labels[2]]]
     with np.load(tmp_path / "e.npz") as arrays:
         assert arrays["label_kind"].tolist() == [0, 1, -1, 0, 1, 1]
-        np.testing.assert_array_equal(arrays["number_age"], age)
+        np.testing.assert_array_equal(arrays["number_age"], missing.values[:, 0])
         np.testing.assert_array_equal(arrays["labels_tags"], tags)
         assert arrays["classes_tags"].tolist() == list(labels)
