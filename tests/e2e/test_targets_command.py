@@ -164,7 +164,7 @@ def test_audit_judges_numbers_and_labels(source: str, command: Command) -> None:
     value, low, high = (f"{level[name]:.3f}" for name in ("accuracy", "low", "high"))
     assert f"linear probe {value} [{low}, {high}]" in page
     said = command.text(*words, "--overwrite")
-    assert re.search(r"task +verdict +learned % +ridge probe +floor +ceiling\n", said)
+    assert re.search(r"task +verdict +learned % +ridge probe +floor +ceiling *\n", said)
     assert re.search(rf"\n +level \(R2\) +\w.* {value} +\d", said)
 
 
