@@ -12,12 +12,16 @@ import pytest
 
 import made_audit
 from commands import Command
+from runs import images, small
 from widefield.audits import audit as audit_file
 from widefield.audits import bounds
 from widefield.core.files import check_writable, checked_output, write_atomically
 from widefield.encoders import build_encoder, save_encoder
+from widefield.encoders.names import check_encoder_name
+from widefield.inference.open_encoder import load, open_encoder
 from widefield.probes.outcome import Outcome
 from widefield.workflows.export import export
+from widefield.workflows.pretrain import pretrain
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +119,20 @@ def test_an_output_is_checked_before_the_work(tmp_path: Path, name: str) -> None
     else:
         with pytest.raises(ValueError, match=r"choose another|suffix"):
             checked_output(tmp_path / name, (".svg",), overwrite=True)
+
+
+def test_runs_are_found_in_the_home_folder_and_no_output_is_in_one_called_tilde(
+    in_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(in_tmp / "home"))
+    pretrain(images(), out="~/run", **small("diet"))
+    assert os.listdir() == ["home"]
+    check_encoder_name("~/run")
+    load("~/run")
+    assert open_encoder("~/run").run is not None
+    line = f"~/a.csv begins with ~, which a shell expands: give {in_tmp}/home/a.csv"
+    with pytest.raises(ValueError, match=line):
+        checked_output("~/a.csv", (".csv",), overwrite=False)
 
 
 @pytest.mark.parametrize("place", ["/proc/nothing", "taken.txt/below"])

@@ -78,6 +78,7 @@ def check_plain_file(path: Path, *, largest: int) -> None:
 def checked_output(path: str | Path, suffixes: tuple[str, ...], *, overwrite: bool) -> Path:
     """Return `path` after checking, before a computation, that a result can be written to it."""
     path = Path(path)
+    _check_expanded(path)
     if path.suffix not in suffixes:
         raise ValueError(f"cannot write {path.name}: its suffix must be {' or '.join(suffixes)}")
     if not overwrite:
@@ -95,8 +96,15 @@ def check_not_there(path: Path) -> None:
         )
 
 
+def _check_expanded(path: Path) -> None:
+    """Check that `path` is not in a folder called ~, where nobody would look for it."""
+    if path.parts[:1] == ("~",):
+        raise ValueError(f"{path} begins with ~, which a shell expands: give {path.expanduser()}")
+
+
 def check_folder_name(path: str | Path, *, here: bool = False) -> None:
     """Check that a folder for results has a name of its own."""
+    _check_expanded(Path(path))
     if str(path) in BUILT_IN_ENCODERS:
         raise ValueError(
             f"'{path}' is the name of a built-in encoder: choose another name for the folder"

@@ -33,9 +33,10 @@ def _is_file_of_own(name: str) -> bool:
 def check_encoder_name(name: str) -> None:
     """Check that `name` may name an encoder: a known form, or a path that exists."""
     is_form = name in BUILT_IN_ENCODERS or name.startswith(("timm:", "torchvision:"))
-    if is_form or is_own(name.rpartition("@")[2]) or Path(name).exists():
+    path = Path(name).expanduser()
+    if is_form or is_own(name.rpartition("@")[2]) or path.exists():
         return
-    if not Path(name.rpartition("@")[0]).is_file():  # FILE@ARCHITECTURE
+    if not Path(str(path).rpartition("@")[0]).is_file():  # FILE@ARCHITECTURE
         raise ValueError(
             f"no encoder {name!r}: give a run's folder, a file of weights, timm:NAME, "
             "torchvision:NAME, FILE.py:FUNCTION, random or pixels"

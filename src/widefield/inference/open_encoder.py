@@ -84,7 +84,7 @@ def load(
         torch.Size([2, 128])
     """
     check_name("features", features, ("pooled", "wide"))
-    path, given = split_own(os.fspath(path))
+    path, given = split_own(os.path.expanduser(path))
     if is_model_folder(Path(path)):
         encoder, _ = load_model_folder(Path(path))
     else:
@@ -182,7 +182,7 @@ def _open_run(name: str, path: str, network: str | None) -> FeatureExtractor:
 
 def encoder_name(spec: str | os.PathLike[str]) -> str:
     if isinstance(spec, str | os.PathLike):
-        return os.fspath(spec)
+        return os.path.expanduser(spec)
     raise ValueError(
         f"an encoder is a name, a path, a torch module or what pretrain returned, not "
         f"{type(spec).__name__}"

@@ -42,7 +42,7 @@ class RunFolder:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path = path.expanduser()
         self.settings_file = path / SETTINGS_FILE
         """Every setting, the data, the seed and the versions."""
         self.manifest = Manifest(path / "manifest.parquet")
