@@ -117,7 +117,7 @@ def plan(
     prepared = checked.prepared(dataset, ranks, threads=threads)
     with (
         tempfile.TemporaryDirectory(prefix="widefield-plan-") as folder,
-        torch.random.fork_rng(enabled=True),
+        torch.random.fork_rng(),
         limited_threads(prepared.threads),
     ):
         trial = _Trial(prepared, RunFolder(path=Path(folder) / "all"))

@@ -43,9 +43,9 @@ from widefield.train.recover import train_to_predict
 
 # Goal, share of the epochs and weights were chosen by hand; the study recover (docs/studies.md)
 # measures what they recover.
-GOAL = 2 / 3
+_GOAL = 2 / 3
 """Share of the gap between pooled and wide features that a recovered feature closes."""
-EPOCHS_SHARE = 0.4
+_EPOCHS_SHARE = 0.4
 """Epochs by default, relative to those of the run."""
 _FEATURE_WEIGHT, _ALL_WEIGHT = 1.0, 3.0
 """Weight of the loss of a single feature, and of all directions."""
@@ -87,10 +87,10 @@ class Recovery(TabularResult):
         """Return what was not reached, one sentence each; empty if the feature was recovered."""
         lines = []
         for task, change in self.changes.items():
-            if task == self.feature and self.share(task) < GOAL:
+            if task == self.feature and self.share(task) < _GOAL:
                 lines.append(
                     f"{task} is not recovered: {100 * self.share(task):.0f} % of the gap between "
-                    f"pooled and wide features is closed, and at least {100 * GOAL:.0f} % are "
+                    f"pooled and wide features is closed, and at least {100 * _GOAL:.0f} % are "
                     f"expected; give more {option('epochs')}, or take features wide"
                 )
             elif task != self.feature and change.difference < -MAX_DECREASE:
@@ -181,14 +181,14 @@ def recover(
         _check_hidden(task, before[task], best[task], data)
     notes = data_notes(data.train, data.test)
     send_notes(notes, on_note)
-    epochs = epochs or default_epochs(folder.recipe().epochs)
+    epochs = epochs or max(1, round(_EPOCHS_SHARE * folder.recipe().epochs))
     began = time.monotonic()
     device = choose_device("auto")
     with images_progress(quiet, "training") as progress:
         encoder = train_to_predict(
             _pooled(extractor),
             data.train.images,
-            wide[0][:, dim:] if task is None else standardized_logits(wide[0], best[task]),
+            wide[0][:, dim:] if task is None else _standardized_logits(wide[0], best[task]),
             weight=_ALL_WEIGHT if task is None else _FEATURE_WEIGHT,
             epochs=epochs,
             seed=seed,
@@ -303,17 +303,7 @@ def _check_hidden(task: str, pooled: LinearProbe, wide: LinearProbe, data: Train
         )
 
 
-def default_epochs(epochs: int) -> int:
-    """Return the passes over the images for a run of `epochs`.
-
-    Example:
-        >>> default_epochs(18), default_epochs(1)
-        (7, 1)
-    """
-    return max(1, round(EPOCHS_SHARE * epochs))
-
-
-def standardized_logits(wide: Tensor, probe: LinearProbe) -> Tensor:
+def _standardized_logits(wide: Tensor, probe: LinearProbe) -> Tensor:
     """Return the standardized logits [n, K] of a probe on wide features [n, D]."""
     logits = wide @ probe.weight.T
     return Standardization.of(logits)(logits)
