@@ -19,6 +19,7 @@ from widefield.core.errors import option
 from widefield.core.files import check_plain_file
 from widefield.core.types import Kind
 from widefield.core.validation import check
+from widefield.data.spec import MEMORY
 from widefield.probes.comparison import Comparison
 from widefield.probes.outcome import score_text
 from widefield.report.tables import ResultTable, TabularResult, percent, percents
@@ -236,8 +237,9 @@ def _views(result: Audit, behind: Sequence[str]) -> str:
         if effects is None or not effects.is_readable:
             continue
         if effects.keeps is not None:
-            command = effects.command(result.encoder, result.fitted_on) if result.settings else None
-            command = command or option("views", effects.keeps)
+            command: str | None = option("views", effects.keeps)
+            if result.settings and result.fitted_on != MEMORY:  # arrays have no name to type
+                command = effects.command(result.encoder, result.fitted_on)
             return f"Views: {effects.cause or effects.views} removes {name}. Train with `{command}`"
     reason = "Views: an encoder drops the features that views change."
     if "views" not in result.settings:

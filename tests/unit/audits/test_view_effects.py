@@ -1,6 +1,7 @@
 """Features that one operation removes by construction are attributed to it, and no others."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +11,13 @@ import pytest
 from torch import nn
 
 from commands import Command
+from made_audit import audited
+from widefield.audits.result import advice
 from widefield.audits.view_effects import IMAGE_VIEWS, ViewEffect, ViewEffects, explain
 from widefield.config.recipes import make_recipe
 from widefield.data import Dataset, open_dataset
 from widefield.data.planted import Digits
+from widefield.data.spec import MEMORY
 from widefield.encoders import build_encoder
 from widefield.inference.features import FeatureExtractor
 from widefield.inference.open_encoder import open_encoder
@@ -224,6 +228,15 @@ def test_the_sentence_and_the_figure() -> None:
     assert "expert as a whole weakens it" in whole.line()
     assert "no other views keep it" in whole.line()
     assert whole.command("run", "data") is None
+
+
+def test_a_command_is_advised_where_the_data_have_a_name() -> None:
+    found = effects("crop", effect(0.1), color=effect(0.88))
+    on_file = replace(audited({"views": "expert"}, digit=0.1), explanations={"digit": found})
+    command = "widefield pretrain a --init random --views color --out random-color"
+    assert advice(on_file)[0] == f"Views: crop removes digit. Train with `{command}`"
+    on_arrays = replace(on_file, fitted_on=MEMORY)
+    assert advice(on_arrays)[0] == "Views: crop removes digit. Train with `views='color'`"
 
 
 def test_views_that_may_keep_a_feature_exist() -> None:
