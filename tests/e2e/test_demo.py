@@ -1,5 +1,8 @@
 """The tour, made small: what it writes, and what it says."""
 
+import html
+import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,18 +87,22 @@ def test_demo_leaves_runs_a_report_and_a_table(
 def test_the_tour_of_sounds_plays_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rate, rng = 4000, np.random.default_rng(0)
     for i in range(90):
-        place = tmp_path / "words" / ("low", "high")[i % 2]
+        place = tmp_path / "my words" / ("low", "high")[i % 2]
         place.mkdir(parents=True, exist_ok=True)
         tone = np.sin((0.3 + 0.9 * (i % 2)) * np.arange(rate // 4)) * rng.uniform(0.1, 0.5)
         soundfile.write(place / f"{i:02d}.wav", tone, rate)
     shrink(monkeypatch, "WORD_PRESET", SMALL | {"seconds": 0.25})
-    done = demo(out=tmp_path / "tour", audio=True, data=tmp_path / "words", quiet=True)
+    words = tmp_path / "my words"
+    done = demo(out=tmp_path / "my tour", audio=True, data=words, quiet=True)
     assert done.to_json()["tasks"].keys() == {"class", "background"}
     page = done.report.read_text()
     assert page.count("<audio controls") == 6
+    (command,) = re.findall("<code>widefield embed (.*)</code>", page)
+    given = [str(tmp_path / "my tour" / DEFAULT_METHOD), f"{words}:test+background"]
+    assert shlex.split(html.unescape(command)) == [*given, "--out", "features.npz"]
     assert summarize(done.table) in page
     with pytest.raises(ValueError, match="add audio=True, or leave data out"):
-        demo(out=tmp_path / "other", data=tmp_path / "words", quiet=True)
+        demo(out=tmp_path / "other", data=words, quiet=True)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A demo on built-in photos or words: a run, floors, a ceiling and a report."""
 
+import shlex
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -136,6 +137,7 @@ def demo(
         probe(supervised.run, preset.test, floors=False, **common),
     )
     run = RunFolder(path=trained.run)
+    embed = ["widefield", "embed", str(trained.run), preset.test, "--out", "features.npz"]
     dataset = training_data(run, quiet=quiet)
     page = run_report(
         run,
@@ -155,7 +157,7 @@ def demo(
         ),
         next_steps=(
             f"`widefield pretrain {preset.example_data} --out run` does the same on your data",
-            f"`widefield embed {trained.run} {preset.test} --out features.npz` writes the features",
+            f"`{shlex.join(embed)}` writes the features",
         ),
     )
     return Demo(
