@@ -255,15 +255,16 @@ def _wide_probe(
     encoder: EncoderSpec, data: Data | None, labels: Labels | None, split: TrainTest
 ) -> str | None:
     """Return the command that probes the wide readout; None for what only Python can name."""
-    if labels is None:
-        source, fitting = split.test.spec, ("--train-data", split.train.spec)
-    else:
-        source, fitting = str(data), ("--labels", str(labels))
-    named = (encoder, source if data is None else data, "" if labels is None else labels)
-    if source == MEMORY or not all(isinstance(value, str | Path) for value in named):
+    specs = (split.test.spec, split.train.spec)
+    if MEMORY in specs or not isinstance(encoder, str | Path):
         return None
-    words = ["widefield", "probe", str(encoder), source, *fitting, "--features", "wide"]
-    return shlex.join(words)
+    if labels is None:
+        source = [specs[0], "--train-data", specs[1]]
+    elif isinstance(labels, str | Path):
+        source = [*([] if data is None else [str(data)]), "--labels", str(labels)]
+    else:
+        return None
+    return shlex.join(["widefield", "probe", str(encoder), *source, "--features", "wide"])
 
 
 def _limits(extractor: FeatureExtractor, data: TrainTest, h: Tensor) -> list[str]:

@@ -3,18 +3,21 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from made_audit import audited, task
+from widefield.audits.audit import _wide_probe
 from widefield.audits.result import advice
 from widefield.config.recipes import make_recipe
 from widefield.config.resolve import RunContext, resolve
 from widefield.core.errors import command_line
 from widefield.core.form import COLOR_32
 from widefield.core.hardware import Memory
+from widefield.data.spec import MEMORY
 from widefield.methods import METHODS
 from widefield.train.run_dir import FORMAT, RunFolder
 
@@ -97,6 +100,28 @@ def test_nothing_missing_and_nothing_to_tell_are_said() -> None:
         (step,) = advice(replace(audit, wide_probe=command))
         assert step.startswith("Data: floor and ceiling nearly meet for light")
         assert step.endswith(how)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "data", "labels", "specs", "command"),
+    [
+        ("run", None, None, ("a:train", "a:test"), "run a:test --train-data a:train"),
+        ("run", "b", None, ("a", "b"), "run b --train-data a"),
+        ("timm:x", "my a", "l.csv", ("my a:train", "my a:test"), "timm:x 'my a' --labels l.csv"),
+        ("run", None, "l.csv", ("a:train", "a:test"), "run --labels l.csv"),
+        ("run", {}, None, (MEMORY, MEMORY), None),
+        ("run", None, None, (MEMORY, "a:test"), None),
+        ("run", "a", {"row 0": "b"}, ("a:train", "a:test"), None),
+        (torch.nn.Flatten(), "a", None, ("a:train", "a:test"), None),
+    ],
+)
+def test_the_wide_readout_is_probed_by_a_command_where_all_has_a_name(
+    encoder: Any, data: Any, labels: Any, specs: tuple[str, str], command: str | None
+) -> None:
+    train, test = (SimpleNamespace(spec=spec) for spec in specs)
+    split: Any = SimpleNamespace(train=train, test=test)
+    expected = None if command is None else f"widefield probe {command} --features wide"
+    assert _wide_probe(encoder, data, labels, split) == expected
 
 
 def test_the_settings_of_a_run_are_those_of_its_recipe(tmp_path: Path) -> None:
