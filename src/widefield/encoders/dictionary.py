@@ -110,7 +110,6 @@ class PatchDictionary(nn.Module):
             self._set(filters, torch.zeros(_FILTERS))
 
     def extra_repr(self) -> str:
-        """Return the shape of the patches, for the repr."""
         count, channels = self.weight.shape[:2]
         return f"{channels}, {self.side}, filters={count}, scale={self.scale}, stride={self.stride}"
 

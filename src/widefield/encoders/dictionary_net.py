@@ -52,7 +52,6 @@ class DictionaryNet(nn.Module):
         return self._body(self.dictionary(x).to(x.dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return h."""
         f = self.dictionary(x)
         g = self.norm(self.project(self._body(f.to(x.dtype)).mean((2, 3))))
         return torch.cat([g, self.kept(f).to(g.dtype)], dim=1)
@@ -77,7 +76,6 @@ class ResidualBlock(nn.Module):
         self.relu = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the features of x."""
         return self.relu(self.branch(x) + self.shortcut(x))
 
 

@@ -28,9 +28,7 @@ class FeatureModule(nn.Module):
 
     if TYPE_CHECKING:
 
-        def __call__(self, x: Tensor) -> Tensor:
-            """Call `forward`, with its types."""
-            ...
+        def __call__(self, x: Tensor) -> Tensor: ...
 
 
 class Encoder(FeatureModule):
@@ -69,7 +67,6 @@ class Encoder(FeatureModule):
         self.register_buffer("shift", torch.tensor(-mean / std), persistent=False)
 
     def extra_repr(self) -> str:
-        """Return what the encoder takes and gives, for the repr."""
         config = self.config
         return (
             f"name={config.name!r}, kind={config.kind!r}, channels={config.channels}, "

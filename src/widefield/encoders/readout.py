@@ -114,7 +114,6 @@ class Readout(nn.Module):
             self.dictionary = PatchDictionary(channels, (height, width))
 
     def extra_repr(self) -> str:
-        """Return the width of the output and its sources, for the repr."""
         return f"dim={self.dim}, sources={self.config.names}"
 
     def forward(self, h: Tensor, sources: Sequence[Tensor]) -> Tensor:
@@ -168,7 +167,6 @@ class Wide(FeatureModule):
         self.stages: tuple[EncoderStage, ...] | None = None
 
     def extra_repr(self) -> str:
-        """Return the width of the output, for the repr."""
         return f"dim={self.dim}"
 
     def forward(self, x: Tensor) -> Tensor:

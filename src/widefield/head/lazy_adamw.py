@@ -118,7 +118,6 @@ class LazyAdamW(LazyOptimizer):
         return float(beta1 / math.sqrt(beta2))
 
     def catch_up(self, state: RowState) -> RowState:
-        """Take the zero-gradient steps after `last` of every row, in closed form."""
         history, last = self.head.history, state.last
         beta1, beta2 = self.param_groups[0]["betas"]
         gap = history.steps - last
@@ -179,7 +178,6 @@ class LazyAdamW(LazyOptimizer):
     def gradient_step(
         self, state: RowState, grad: Tensor, lr: float, weight_decay: float
     ) -> RowState:
-        """Take the current step with gradient `grad` [b, m] from rows that have caught up."""
         step, group = self.head.history.steps, self.param_groups[0]
         m, v = self._moments(state, grad)
         m_unbiased, v_unbiased = m, v

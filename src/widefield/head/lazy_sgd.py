@@ -96,7 +96,6 @@ class LazySGD(LazyOptimizer):
         return float(self.param_groups[0]["momentum"])
 
     def catch_up(self, state: RowState) -> RowState:
-        """Take the zero-gradient steps after `last` of every row, in closed form."""
         history, momentum = self.head.history, self.decay
         gap = history.steps - state.last
         assert int(gap.min()) >= 0, "a row cannot be taken back in time"
@@ -128,7 +127,6 @@ class LazySGD(LazyOptimizer):
     def gradient_step(
         self, state: RowState, grad: Tensor, lr: float, weight_decay: float
     ) -> RowState:
-        """Take the current step with gradient `grad` [b, m] from rows that have caught up."""
         m = self.decay * state.m + grad
         row = (1 - lr * weight_decay) * state.row - lr * m
         return RowState(row, m, state.v, torch.full_like(state.last, self.head.history.steps))

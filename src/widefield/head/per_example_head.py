@@ -109,12 +109,9 @@ class PerExampleHead(nn.Module):
 
     if TYPE_CHECKING:
 
-        def __call__(self, z: Tensor, index: Tensor, second: Tensor | None = None) -> Tensor:
-            """Call `forward`, with its types."""
-            ...
+        def __call__(self, z: Tensor, index: Tensor, second: Tensor | None = None) -> Tensor: ...
 
     def extra_repr(self) -> str:
-        """Return the settings, for the repr."""
         return (
             f"examples={self.examples}, dim={self.storage.dim}, normalize={self.normalize}, "
             f"init={self.init!r}, storage={self.storage!r}"

@@ -133,7 +133,6 @@ class AlphaCLConfig(PairConfig):
     """How much each pair of examples counts."""
 
     def pair_loss(self) -> Compare:
-        """Return the loss with these settings."""
         return partial(symmetric_alpha_cl, kind=self.pair_importance, temperature=self.temperature)
 
 

@@ -63,7 +63,6 @@ class BarlowTwinsConfig(PairConfig):
     """Weight of the correlations between different dimensions; the paper's lambda."""
 
     def pair_loss(self) -> Compare:
-        """Return the loss with these settings."""
         return partial(barlow_twins, off_diagonal_weight=self.off_diagonal_weight)
 
 

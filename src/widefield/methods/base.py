@@ -107,12 +107,9 @@ class Method(nn.Module, ABC):
 
     if TYPE_CHECKING:
 
-        def __call__(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:
-            """Call `forward`, with its types."""
-            ...
+        def __call__(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss: ...
 
     def extra_repr(self) -> str:
-        """Return the settings, for the repr."""
         return plain_attributes(self)
 
     def forward(self, encoder: nn.Module, views: list[Tensor], index: Tensor) -> Loss:

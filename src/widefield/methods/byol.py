@@ -56,7 +56,6 @@ class BYOLConfig(MethodConfig):
     """Predict the second view from the first, or both ways as published, at twice the cost."""
 
     def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
         return BYOL(context.feature_dim, self, encoder=context.encoder, steps=context.steps)
 
 

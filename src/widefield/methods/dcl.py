@@ -53,7 +53,6 @@ class DCLConfig(PairConfig):
     """Temperature of the softmax."""
 
     def pair_loss(self) -> Compare:
-        """Return the loss with these settings."""
         return partial(dcl, temperature=self.temperature)
 
 

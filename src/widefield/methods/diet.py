@@ -84,7 +84,6 @@ class DenseHeadConfig(MethodConfig, ABC):
         """Return the loss of h [b, D], rows [n, D] and the examples' indices int64 [b]."""
 
     def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
         return self.method_class(
             context.feature_dim, self, examples=context.examples, seed=context.seed
         )
@@ -156,7 +155,6 @@ class DietConfig(DenseHeadConfig):
     """Put features on the unit sphere; DIET as published does not."""
 
     def head_loss(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-        """Return the loss with these settings."""
         return partial(
             index_cross_entropy, smoothing=self.label_smoothing, normalize=self.normalize
         )
@@ -190,7 +188,6 @@ class DietMSEConfig(DenseHeadConfig):
     """Peak learning rate of the encoder."""
 
     def head_loss(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-        """Return the loss."""
         return one_hot_error
 
 

@@ -67,7 +67,6 @@ class DistillConfig(MethodConfig):
         super().__post_init__()
 
     def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
         return Distill(
             context.feature_dim, self, examples=context.examples, targets=context.targets
         )

@@ -83,13 +83,11 @@ class HeadMethodConfig(ProjectionConfig, ABC):
         """Return the loss of z [b, m], rows [b, m], and a second view's z where there is one."""
 
     def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
         return self.method_class(
             context.feature_dim, self, examples=context.examples, context=context
         )
 
     def placed(self, examples: int, feature_dim: int, memory: Memory) -> Self:
-        """Return the settings with the storage of the rows."""
         dim, rows = self.projector.out_dim(feature_dim), self.head
         storage = select_device_kind(rows.storage, examples, dim, memory, rows.layout)
         return replace(self, head=replace(rows, storage=storage))

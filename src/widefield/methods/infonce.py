@@ -89,7 +89,6 @@ class InfoNCEConfig(PairConfig):
     """Weight of the positive pair among the negatives; 0 leaves it out, 1 is InfoNCE."""
 
     def pair_loss(self) -> Compare:
-        """Return the loss with these settings."""
         return partial(symmetric_infonce, temperature=self.temperature, eps=self.eps)
 
 

@@ -102,7 +102,6 @@ class LeJEPAConfig(ProjectionConfig):
     """Number of random directions a step."""
 
     def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
         return LeJEPA(context.feature_dim, self, generator=context.generator)
 
 

@@ -56,7 +56,6 @@ class MMCRConfig(PairConfig):
     """Weight of the nuclear norm of each example's two views; the paper's lambda."""
 
     def pair_loss(self) -> Compare:
-        """Return the loss with these settings."""
         return partial(mmcr, local_weight=self.local_weight)
 
 

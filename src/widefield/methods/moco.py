@@ -68,7 +68,6 @@ class MoCoConfig(ProjectionConfig):
     """Number of past keys to compare with."""
 
     def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
         return MoCo(context.feature_dim, self, encoder=context.encoder, examples=context.examples)
 
 

@@ -79,7 +79,6 @@ class PairLoss(Method):
         self.gather_distributed = gather_distributed
 
     def extra_repr(self) -> str:
-        """Return the settings and the loss, for the repr."""
         settings = getattr(self.compare, "keywords", {})
         name = getattr(getattr(self.compare, "func", self.compare), "__name__", "loss")
         values = ", ".join(f"{key}={value!r}" for key, value in settings.items())

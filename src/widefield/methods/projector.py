@@ -109,9 +109,7 @@ class Projector(nn.Sequential):
 
     if TYPE_CHECKING:
 
-        def __call__(self, h: Tensor) -> Tensor:
-            """Call `forward`, with its types."""
-            ...
+        def __call__(self, h: Tensor) -> Tensor: ...
 
     def forward(self, h: Tensor) -> Tensor:
         """Return projections [B, m] of features h [B, D].

@@ -25,7 +25,6 @@ class RowContrastConfig(HeadMethodConfig):
     """Put features and rows on the unit sphere."""
 
     def head_loss(self) -> Callable[..., Tensor]:
-        """Return the loss with these settings."""
         return partial(decoupled_contrast, scale=self.logit_scale, normalize=self.normalize)
 
 

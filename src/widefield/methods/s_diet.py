@@ -28,7 +28,6 @@ class SDietConfig(HeadMethodConfig):
     """Put features on the unit sphere, as published."""
 
     def head_loss(self) -> Callable[..., Tensor]:
-        """Return the loss with these settings."""
         return partial(batch_cross_entropy, scale=self.logit_scale, smoothing=self.label_smoothing)
 
 

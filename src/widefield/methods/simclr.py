@@ -83,7 +83,6 @@ class SimCLRConfig(PairConfig):
     """The standard loss, or the one-sided one of Feature Dropout's code."""
 
     def pair_loss(self) -> Compare:
-        """Return the loss with these settings."""
         return partial(LOSSES[self.loss], temperature=self.temperature)
 
 

@@ -74,7 +74,6 @@ class SpectralConfig(PairConfig):
     name: ClassVar[str] = "spectral"
 
     def pair_loss(self) -> Compare:
-        """Return the loss with these settings."""
         return spectral_in_ball
 
 

@@ -29,7 +29,6 @@ class SupervisedConfig(MethodConfig):
     name: ClassVar[str] = "supervised"
 
     def build(self, context: BuildContext) -> Method:
-        """Build the method for a run."""
         return Supervised(context.feature_dim, self, labels=context.labels)
 
 

@@ -86,7 +86,6 @@ class VICRegConfig(PairConfig):
     """Weight of the covariances between different dimensions; the paper's nu."""
 
     def pair_loss(self) -> Compare:
-        """Return the loss with these settings."""
         return partial(
             vicreg,
             invariance_weight=self.invariance_weight,

@@ -32,7 +32,6 @@ class ViewContrastConfig(HeadMethodConfig):
     """Share of the cross-entropy's target that is spread over the batch."""
 
     def head_loss(self) -> Callable[..., Tensor]:
-        """Return the loss with these settings."""
         scale, weight = self.logit_scale, self.cross_entropy_weight
         return partial(
             view_contrast,

@@ -83,12 +83,9 @@ class Augmentation(nn.Module, ABC):
             count: int,
             generator: Generator | None = None,
             context: AugmentContext = NO_CONTEXT,
-        ) -> Views:
-            """Call `forward`, with its types."""
-            ...
+        ) -> Views: ...
 
     def extra_repr(self) -> str:
-        """Return the settings, for the repr."""
         return plain_attributes(self)
 
     def forward(
