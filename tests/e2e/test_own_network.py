@@ -89,6 +89,19 @@ def test_a_file_that_moved_or_changed(in_folder: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(features(extractor.encoder), features(same.encoder))
 
 
+def test_a_resume_says_that_the_network_changed(
+    in_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, run = tmp_path / "net.py", tmp_path / "run"
+    shutil.copy("net.py", file)
+    widefield.pretrain(DATA, out=run, encoder=f"{file}:build", **RUN)
+    for epochs, edit in ((2, ""), (3, "# edited\n"), (4, "")):
+        file.write_text(file.read_text() + edit)
+        widefield.pretrain(DATA, out=run, encoder=f"{file}:build", resume=True, epochs=epochs)
+        said = f"{file}:build has changed since the checkpoint" in capsys.readouterr().err
+        assert said == bool(edit)
+
+
 def test_a_size_that_a_network_states_does_not_bind_it(in_folder: Path) -> None:
     Path("sized.py").write_text(
         "from net import build\n\n\ndef sized():\n    network = build()\n"

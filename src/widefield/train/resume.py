@@ -10,6 +10,7 @@ from widefield.core.errors import option
 from widefield.data import Dataset, steps_per_epoch
 from widefield.data.table import EXCLUDED
 from widefield.encoders import ENCODER_FILE
+from widefield.encoders.own import known_digest
 from widefield.methods.projector_file import PROJECTOR_FILE
 from widefield.train.build import rank_seed, warmup_epochs, warmup_steps
 from widefield.train.checkpoint import INVALID_CHECKPOINT, load, load_sharded
@@ -64,6 +65,9 @@ def restore(run: PretrainRun, source: str | None) -> None:
     folder, ranks, recipe = run.folder, run.ranks, run.recipe
     saved = load_sharded(folder.last_checkpoint, ranks.shard)
     folder.check_unchanged(recipe, saved.get("run"))
+    name = run.encoder.config.name
+    if saved.get("network", known_digest(name)) != known_digest(name):
+        run.print_line(f"{name} has changed since the checkpoint: its features may differ")
     new = folder.manifest.check_data(run.dataset, allow_new=True)
     growth = folder.manifest.growth()
     done = _epochs_started(run, saved, growth, new)

@@ -12,6 +12,7 @@ from widefield.core.errors import option
 from widefield.data import Dataset, Loader
 from widefield.encoders import READOUT_FILE, Encoder, averaged, first_invalid, save_readout
 from widefield.encoders import save_encoder as save_encoder_to
+from widefield.encoders.own import known_digest
 from widefield.methods import Projector, save_projector
 from widefield.methods.projector_file import PROJECTOR_FILE
 from widefield.metrics import Health
@@ -379,7 +380,8 @@ class PretrainRun:
             )
         start_time = time.monotonic()
         state = self.state.state_dict() | {
-            "run": self.folder.identity(self.recipe, manifest or self.folder.manifest)
+            "run": self.folder.identity(self.recipe, manifest or self.folder.manifest),
+            "network": known_digest(self.encoder.config.name),
         }
         save_sharded(self.folder.last_checkpoint, state, self.ranks)
         # Last, because a resume from the checkpoint before needs the older rows.
