@@ -89,7 +89,8 @@ def image_side(module: nn.Module, channels: int) -> int:
     x = torch.zeros(2, channels, _TRIED[0], _TRIED[0], device=device_of(module))
     found = next((side for side in _TRIED if _gives_rows(module, _of_side(x, side))), None)
     if found is None:
-        feature_width(type(module).__name__, module, x)
+        runs = (side for side in _TRIED if _runs(module, _of_side(x, side)))
+        feature_width(type(module).__name__, module, _of_side(x, next(runs, _TRIED[0])))
     assert found is not None, "it has raised"
     return found
 
@@ -151,10 +152,15 @@ def _are_rows(h: Any, x: Tensor) -> bool:
 
 
 def _gives_rows(network: nn.Module, x: Tensor) -> bool:
+    return _runs(network, x) and _are_rows(_output(network, x), x)
+
+
+def _runs(network: nn.Module, x: Tensor) -> bool:
     try:
-        return _are_rows(_output(network, x), x)
+        _output(network, x)
     except Exception:  # of the user's code
         return False
+    return True
 
 
 def _of_side(x: Tensor, side: int) -> Tensor:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import safetensors.torch
@@ -492,6 +493,46 @@ def test_classifiers_in_a_head_that_makes_features_are_left_out(name: str, tmp_p
     network.reset_classifier(0)
     x = images(64, 64)
     torch.testing.assert_close(computed(encoder, x), network(x))
+
+
+@torch.no_grad()
+def test_a_module_with_other_heads_keeps_them() -> None:
+    """Attention is nearly uniform with random weights, so that heads hardly show in features."""
+    torch.manual_seed(0)
+    settings: dict[str, Any] = {"num_classes": 0, "img_size": 224}
+    x = images(224, 224)
+    for heads in (3, 6):
+        module = timm.create_model("vit_tiny_patch16_224", num_heads=heads, **settings).eval()
+        encoder = load_module(module)
+        assert (encoder.config.name == "vit_tiny_patch16_224") == (heads == 3)
+        torch.testing.assert_close(encoder.backbone(x), module(x))
+        if heads == 3:
+            assert load_module(module.bfloat16()).config.name == "vit_tiny_patch16_224"
+    with pytest.raises(ValueError, match=r"call \.float\(\) on it, which has bfloat16"):
+        load_module(module.bfloat16())
+
+
+class Words(nn.Module):
+    """Returns features beside others, as modules of transformers do."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network, self.pooler = network, nn.Linear(192, 192)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        h = self.network(x)
+        return {"tokens": h, "pooled": self.pooler(h)}
+
+
+def test_a_module_with_other_heads_that_returns_a_mapping_is_refused() -> None:
+    torch.manual_seed(0)
+    for heads in (3, 6):
+        module = Words(timm.create_model("vit_tiny_patch16_224", num_classes=0, num_heads=heads))
+        if heads == 3:
+            assert load_module(module).config.name == "vit_tiny_patch16_224"
+            continue
+        with pytest.raises(ValueError, match=r"returns dict for images .* such as its item"):
+            load_module(module)
 
 
 @pytest.mark.parametrize("changed", [{"output_stride": 8}, {"global_pool": "max"}, {}])

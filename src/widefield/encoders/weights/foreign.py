@@ -5,6 +5,7 @@ is the best match among the vision transformer of these shapes or a few common o
 name.
 """
 
+import copy
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from widefield.core.devices import device_of, eval_mode
 from widefield.core.form import InputSpec
 from widefield.core.names import check_name
 from widefield.core.rng import seeded
@@ -66,8 +66,9 @@ COMMON_ARCHITECTURES = (
 """Architectures that a file is compared with by default."""
 SOLO_LEARN = "solo-learn:"
 """Prefix of architectures whose small first layer is padded by 2, as in solo-learn."""
-# Chosen by hand: rounding of fewer bits is below it, another number of heads far above.
-_SAME = 0.02
+# Chosen by hand: the rounding of float32 is below it. Above it is another number of heads, also of
+# random weights, whose attention is nearly uniform.
+_SAME = 1e-4
 """Relative distance of features up to which a module is the network of its weights."""
 _OTHER_SHAPES = 4
 """Shapes that may differ from an architecture's: first layer, positions, a norm of both names."""
@@ -201,31 +202,27 @@ def load_module(module: nn.Module) -> Encoder:
 
 @torch.no_grad()
 def _agree(module: nn.Module, encoder: Encoder) -> bool:
-    """Return whether a module gives the features of an encoder, or a last layer takes them.
+    """Return whether a module gives the features of an encoder, or one of its layers has them.
 
-    Heads, strides and pooling show in no weights. What cannot be compared agrees.
+    Heads, strides, activations and pooling show in no weights. What cannot be compared agrees.
     """
     size = (encoder.config.channels, *encoder.config.image_size)
     x = torch.rand(2, *size, generator=torch.Generator().manual_seed(0))
+    expected = encoder.backbone(x)
     found: list[Tensor] = []
-    last = [layer for layer in module.modules() if isinstance(layer, nn.Linear)][-1:]
-    handles = [
-        part.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0])) for part in last
-    ]
+
+    def keep(_: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        tensors = [value for value in (*inputs, output) if isinstance(value, Tensor)]
+        found.extend(value for value in tensors if value.shape == expected.shape)
+
     try:
-        with eval_mode(module):
-            h = module(x.to(device_of(module)))
+        copied = copy.deepcopy(module).cpu().float().eval()
+        for part in copied.modules():
+            part.register_forward_hook(keep)
+        copied(x)
     except Exception:  # of a module that takes something else
         return True
-    finally:
-        for handle in handles:
-            handle.remove()
-    if not isinstance(h, Tensor):  # so that it is no network of one's own either
-        return True
-    expected = encoder.backbone(x)
-    found = [f.cpu() for f in (h, *found) if f.shape == expected.shape]
-    far = [bool((f - expected).norm() > _SAME * expected.norm()) for f in found]
-    return not far or not all(far)
+    return not found or any((f - expected).norm() <= _SAME * expected.norm() for f in found)
 
 
 def _has_shapes(tensors: Mapping[str, Tensor], spec: ArchitectureSpec) -> bool:
