@@ -17,6 +17,8 @@ from widefield.train.compute import Compute
 
 # After which a rank counts as failed. Chosen by hand; the others wait while rank 0 writes files.
 _TIMEOUT = timedelta(minutes=10)
+# Features of teachers for every example, for instance; chosen by hand.
+_LONGEST_ACT = timedelta(days=7)
 
 T = TypeVar("T")
 
@@ -33,13 +35,12 @@ class DistributedContext:
             device = torch.device("cuda", local_rank)
         self.shard, self.compute = Shard(rank, world), Compute(device, precision, world)
         self._control: distributed.ProcessGroup | None = None
+        self._waiting: distributed.ProcessGroup | None = None
         if world > 1:
             with self.rank_failure_errors():
                 _join_processes(device)
-                # A group of its own, so that control messages never wait for a GPU.
-                group = distributed.new_group(backend="gloo", timeout=_TIMEOUT)
-                assert isinstance(group, distributed.ProcessGroup)
-                self._control = group
+                # Groups of their own, so that control messages never wait for a GPU.
+                self._control, self._waiting = _group(_TIMEOUT), _group(_LONGEST_ACT)
 
     @property
     def is_rank_zero(self) -> bool:
@@ -74,10 +75,14 @@ class DistributedContext:
         return values[0]
 
     def on_rank_zero(self, act: Callable[[], None]) -> None:
-        """Call `act` on rank 0 while the other ranks wait."""
+        """Call `act` on rank 0 while the other ranks wait, as long as it takes.
+
+        A rank that ends is noticed at once.
+        """
         if self.is_rank_zero:
             act()
-        self.barrier()
+        if self._waiting is not None:
+            distributed.all_reduce(torch.zeros(()), group=self._waiting)
 
     @contextmanager
     def rank_failure_errors(self) -> Iterator[None]:
@@ -98,6 +103,12 @@ class DistributedContext:
 def single_process(device: torch.device) -> Compute:
     """Return the settings of one process on `device`, with its precision `auto`."""
     return Compute(device, choose_precision("auto", device))
+
+
+def _group(timeout: timedelta) -> distributed.ProcessGroup:
+    group = distributed.new_group(backend="gloo", timeout=timeout)
+    assert isinstance(group, distributed.ProcessGroup)
+    return group
 
 
 def _join_processes(device: torch.device) -> None:

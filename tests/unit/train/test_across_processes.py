@@ -1,7 +1,10 @@
 """Batch normalization over processes is that of one process; and what a step carries, in bytes."""
 
 import copy
+import time
+from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -19,6 +22,7 @@ from widefield.core.types import Shard
 from widefield.methods import METHODS
 from widefield.train.build import build
 from widefield.train.compute import Compute
+from widefield.train.distributed import DistributedContext
 from widefield.train.step import TrainStep
 from widefield.train.sync_batch_norm import synchronize_batch_norm
 
@@ -127,7 +131,16 @@ def check_spare_layer(rank: int) -> None:
     assert not weight.any()
 
 
+def check_long_act(rank: int) -> None:
+    """The first process may take longer than messages may, as with the features of a teacher."""
+    with mock.patch("widefield.train.distributed._TIMEOUT", timedelta(seconds=1)):
+        ranks = DistributedContext(CPU, "32")
+    ranks.on_rank_zero(lambda: time.sleep(2))
+    assert ranks.max(rank) == 1
+
+
 def check_all(rank: int) -> None:
+    check_long_act(rank)
     check_spare_layer(rank)
     for name in NORMS:
         check_norm(rank, name)
