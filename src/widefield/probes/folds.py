@@ -87,7 +87,7 @@ def class_splits(
     """Return the rows to fit on and to validate on of each of five folds, of few labels.
 
     There are fewer folds where a class has fewer labels, or groups, and none if a class would be
-    left out of a fit. A class with one label is in every fit.
+    left out of a fit. A class with one label is in every fit, as is a group with all of a class.
 
     Example:
         >>> sorted(rest.tolist() for _, rest in class_splits(np.array([0, 0, 1, 1, 2]), seed=0))
@@ -104,11 +104,16 @@ def class_splits(
         splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
         parts = splitter.split(np.zeros((len(several), 1)), y[several])
         return [(np.concatenate([several[fit], single]), several[rest]) for fit, rest in parts]
-    folds = min(_PARTS, int(groups_of_class(y, groups).min()))
-    fold = group_folds(y, groups, max(folds, 1), seed=seed)
-    if smallest_class(y, fold) < 1:
+    counts = groups_of_class(y, groups)
+    held = np.flatnonzero(~np.isin(groups, groups[counts[y] == 1]))
+    if len(np.unique(y[held])) < 2:
         return []
-    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in np.unique(fold)]
+    fold = np.full(len(y), _PARTS)  # the part of no fold
+    folds = min(_PARTS, int(counts[counts > 1].min()))
+    fold[held] = group_folds(y[held], groups[held], folds, seed=seed)
+    splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in np.unique(fold[held])]
+    complete = all(len(np.unique(y[fit])) == len(counts) for fit, _ in splits)
+    return splits if complete and len(splits) > 1 else []
 
 
 def validation_split(target: Tensor, seed: int, groups: GroupIds | None = None) -> Tensor:

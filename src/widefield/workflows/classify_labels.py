@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from widefield.data import Dataset
 from widefield.data.table import Target, TargetKind
 from widefield.probes.few_labels import fit_few_labels
-from widefield.probes.folds import GroupIds
+from widefield.probes.folds import GroupIds, groups_of_class
 from widefield.probes.outcome import Outcome, Predictions, class_outcome, target_outcome
 from widefield.probes.ridge import fit_ridge
 from widefield.workflows.classify_result import joined
@@ -172,14 +172,17 @@ def label_task_of(dataset: Dataset, task: str, seed: int) -> LabelTask:
     names = tuple(dataset.classes[task][k] for k in present)
     if len(names) < 2:
         raise ValueError(f"the labels name {len(names)} class: give labels of at least two classes")
-    single = [names[k] for k in np.flatnonzero(np.bincount(y) == 1)]
+    groups = None if dataset.groups is None else dataset.groups[rows]
+    counts = np.bincount(y) if groups is None else groups_of_class(y, groups)
+    unit = "label" if groups is None else "group"
+    single = [names[k] for k in np.flatnonzero(counts == 1)]
     return ClassTask(
         rows=rows,
         names=names,
         y=y.astype(np.int64),
-        groups=None if dataset.groups is None else dataset.groups[rows],
+        groups=groups,
         seed=seed,
-        notes=_note("one label each, and no part in the cross-validation: {}", single),
+        notes=_note(f"one {unit} each, and no part in the cross-validation: {{}}", single),
     )
 
 

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 
 from widefield.probes.few_labels import fit_few_labels
-from widefield.probes.folds import group_folds, groups_of_class, smallest_class, validation_split
+from widefield.probes.folds import (
+    class_splits,
+    group_folds,
+    groups_of_class,
+    smallest_class,
+    validation_split,
+)
 from widefield.probes.linear import fit_linear
 from widefield.probes.paired import share_interval, wilson
 from widefield.probes.suggest import suggest
@@ -66,6 +72,24 @@ def test_groups_of_one_and_one_group() -> None:
     plain, alone = share_interval(hits), share_interval(hits, np.arange(400))
     assert alone == pytest.approx(plain, abs=0.002)
     assert share_interval(hits, np.zeros(400, np.int64)) == (0, 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 7), st.integers(0, 10**6))
+def test_a_group_with_all_of_a_class_is_in_every_fit(count: int, seed: int) -> None:
+    """Class 2 is in one group, beside some of class 0; the others are held out once each."""
+    rng = np.random.default_rng(seed)
+    groups = np.concatenate([np.arange(2 * count), rng.integers(0, 2 * count, 30), [99, 99]])
+    y = np.append(groups[:-2] % 2, [2, 0])
+    splits = class_splits(y, groups, seed=seed)
+    assert len(splits) == min(5, count)
+    held_out = np.concatenate([rest for _, rest in splits])
+    assert sorted(held_out.tolist()) == list(range(len(y) - 2))
+    for fit, rest in splits:
+        assert set(groups[fit]).isdisjoint(groups[rest])
+        assert sorted([*fit, *rest]) == list(range(len(y)))
+        assert set(y[fit].tolist()) == {0, 1, 2}
+    assert class_splits(y[y > 0], groups[y > 0], seed=seed) == []  # one class could be held out
 
 
 @settings(max_examples=40, deadline=None)
