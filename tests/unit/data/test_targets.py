@@ -38,6 +38,9 @@ def _table(tmp_path: Path, header: str, *columns: list[str], targets: bool = Tru
         (["a;b", "a"], "labels"),
         (["a, b", "a"], None),
         ([f"{10 + i}_{i % 3}" for i in range(30)], None),
+        ([f"{997 * i:05d}" for i in range(8, 38)], None),  # codes
+        ([f"{997 * i}" for i in range(8, 38)], "number"),
+        ([f"{0.5 + i:04.1f}" for i in range(8, 38)], "number"),  # 08.5
     ],
 )
 def test_what_a_column_is_taken_for(cells: list[str], kind: str | None) -> None:

@@ -110,15 +110,17 @@ def nfc(text: str) -> str:
 def kind_of_cells(labels: Iterable[str]) -> TargetKind | None:
     """Return what the cells of a column are taken for; None for classes.
 
-    A cell with a separator has several labels. More than 20 numbers are no classes, but for whole
-    numbers that begin at 0 or 1 and leave out at most half of the numbers up to the largest, as ids
-    of classes do.
+    A cell with a separator has several labels. More than 20 numbers are no classes, but for codes
+    with zeros in front, such as 01234, and for whole numbers that begin at 0 or 1 and leave out at
+    most half of the numbers up to the largest, as ids of classes do.
     """
     distinct = set(labels)
     if separator_of(distinct) is not None:
         return "labels"
     numbers = numbers_of(distinct)
     if numbers is None or len(set(numbers.values())) <= MOST_CLASSES:
+        return None
+    if all(map(str.isdecimal, distinct)) and any(x[0] == "0" != x for x in distinct):
         return None
     values = sorted(set(numbers.values()))
     are_ids = all(map(float.is_integer, values)) and values[0] in (0, 1)
