@@ -1,5 +1,6 @@
 """The part of training and test data that probes can be fitted and scored on."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.data import Dataset
+from widefield.data.labels.text import folded
 
 # Chosen by hand: a note is one line.
 _RARE = 3
@@ -60,9 +62,14 @@ def _usable(train: Dataset, test: Dataset, task: str) -> _Usable:
             "out of these, or score on data that have it"
         )
     names, others = train.classes[task], test.classes[task]
-    position = {name: k for k, name in enumerate(names)}
-    ids = np.array([position.get(name, -1) for name in others], dtype=np.int64)[test.labels[task]]
+    class_of = _class_ids(names, others)
+    ids = class_of[test.labels[task]]
     notes: tuple[list[str], list[str]] = [], []
+    respelled = [k for k, y in enumerate(class_of.tolist()) if y >= 0 and names[y] != others[k]]
+    notes[1].extend(
+        f"{others[k]!r} of {task!r} is the class {names[class_of[k]]!r} that probes are fitted to"
+        for k in respelled[:_RARE]
+    )
     unknown = ids < 0
     if unknown.any():
         left = [others[k] for k in np.unique(test.labels[task][unknown])]
@@ -98,6 +105,21 @@ def _usable(train: Dataset, test: Dataset, task: str) -> _Usable:
             f"{train.spec}: give more of them"
         )
     return ~rare[train.labels[task]], scored, ids, notes
+
+
+def _class_ids(names: Sequence[str], others: Sequence[str]) -> NDArray[np.int64]:
+    """Return the position in `names` of each of the other class names, -1 for none.
+
+    Names are equal that differ by case or by a decimal .0, as in a table, where no other has both.
+    """
+    exact = {name: k for k, name in enumerate(names)}
+    spellings, others_spelled = (Counter(map(folded, x)) for x in (names, others))
+    position = {folded(name): k for name, k in exact.items() if spellings[folded(name)] == 1}
+    ids = []
+    for name in others:
+        alike = position.get(folded(name), -1)
+        ids.append(exact.get(name, alike if others_spelled[folded(name)] == 1 else -1))
+    return np.array(ids, dtype=np.int64)
 
 
 def _with_usable(

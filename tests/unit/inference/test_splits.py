@@ -41,6 +41,21 @@ def test_classes_of_two_sources_are_matched_by_name() -> None:
         opened({"x": fitted["x"], "size": np.arange(30) % 2}, train_data=fitted)
 
 
+def test_classes_of_two_sources_may_differ_in_spelling() -> None:
+    """Of two data sets as in one table; those that one of them tells apart stay apart."""
+    fitted = arrays(["Blue", "green", "1"] * 10)
+    split = opened(arrays(["blue", "green", "1.0"] * 5), train_data=fitted)
+    assert split.test.labels["kind"].tolist() == [1, 2, 0] * 5
+    assert "'blue' of 'kind' is the class 'Blue' that probes are fitted to" in split.test.notes
+    handwriting = arrays(["a", "A", "ab", "AB"] * 10)
+    same = opened(arrays(["AB", "A"] * 5), train_data=handwriting)
+    assert [same.test.classes["kind"][k] for k in same.test.labels["kind"]] == ["AB", "A"] * 5
+    part = opened(arrays(["Ab", "A"] * 5), train_data=handwriting)
+    assert len(part.test) == 5
+    both = opened(arrays(["Green", "GREEN", "Blue"] * 5), train_data=fitted)
+    assert both.test.labels["kind"].tolist() == [1] * 5
+
+
 def test_a_limit_counts_the_examples_to_fit_on(tmp_path: Path) -> None:
     data = arrays(np.arange(200) % 4)
     np.savez(tmp_path / "mine.npz", **data)

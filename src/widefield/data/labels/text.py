@@ -58,8 +58,8 @@ def _key(label: str) -> str:
     return whole if is_integer else nfc(label)
 
 
-def _folded(label: str) -> str:
-    """Return what equal labels have in common; a single letter keeps its case, as handwriting."""
+def folded(label: str) -> str:
+    """Return what spellings of a label have in common; a single letter keeps its case."""
     text = _key(label)
     return text if len(text) == 1 else text.lower()
 
@@ -69,8 +69,8 @@ def merged_spellings(labels: Counter[str], task: str, notes: list[str]) -> dict[
     spellings: dict[str, Counter[str]] = defaultdict(Counter)
     texts: dict[str, set[str]] = defaultdict(set)
     for label, count in labels.items():
-        spellings[_folded(label)][_key(label)] += count
-        texts[_folded(label)].add(label)
+        spellings[folded(label)][_key(label)] += count
+        texts[folded(label)].add(label)
     name_of = {}
     for key, counts in spellings.items():
         name_of[key] = max(counts, key=lambda text: (counts[text], text))
@@ -80,7 +80,7 @@ def merged_spellings(labels: Counter[str], task: str, notes: list[str]) -> dict[
         others = sorted(texts[key] - {name_of[key]})
         named = ", ".join(map(repr if len(counts) > 1 else ascii, others))
         notes.append(f"{named} of {task!r} is the class {name_of[key]!r}")
-    return {label: name_of[_folded(label)] for label in labels}
+    return {label: name_of[folded(label)] for label in labels}
 
 
 def text_of(value: object) -> str | None:
