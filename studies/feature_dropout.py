@@ -284,8 +284,8 @@ T2 = Study(
         "untrained network, while spectral views keep the speaker. The background alone is found "
         "nearly always, with either of the views. With both, the background costs more of the "
         "digit than it does in the untrained network with either of the views, as published; that "
-        "it is 5 points or more was not shown. The learning rate of an arm was chosen by the task in "
-        "which it is furthest above the untrained network, on validation images."
+        "it is 5 points or more was not shown. The learning rate of an arm was chosen by the task "
+        "in which it is furthest above the untrained network, on validation images."
     ),
 )
 
