@@ -1,9 +1,21 @@
-"""Image files of more than 8 bits, written by hand."""
+"""Image files: of any format by Pillow, and of more than 8 bits written by hand."""
 
+import io
 import struct
 import zlib
 
+import numpy as np
+from PIL import Image
+
 GRAY, GRAY_ALPHA, RGB, RGBA = 0, 4, 2, 6
+
+
+def saved(image, kind="PNG", **options):
+    """Return the file of an image, or of its pixels."""
+    image = Image.fromarray(image) if isinstance(image, np.ndarray) else image
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
 
 
 def chunk(name, data):

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from made_images import saved
+
 CLASSES = ("ant", "bee", "cat")
 
 
@@ -21,9 +23,8 @@ def encoded(count: int, side: int = 12) -> dict[str, bytes]:
     rng = np.random.default_rng(0)
     files = {}
     for i in range(count):
-        content = io.BytesIO()
-        Image.fromarray(rng.integers(0, 256, (side, side, 3), dtype=np.uint8)).save(content, "PNG")
-        files[f"{CLASSES[3 * i // count]}/{i:03d}.png"] = content.getvalue()
+        content = saved(rng.integers(0, 256, (side, side, 3), dtype=np.uint8))
+        files[f"{CLASSES[3 * i // count]}/{i:03d}.png"] = content
     return files
 
 

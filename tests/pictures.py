@@ -1,6 +1,5 @@
 """A grammar of image files: sound ones with the picture that must be seen, and damaged ones."""
 
-import io
 import random
 import struct
 import zlib
@@ -14,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from made_images import GRAY, GRAY_ALPHA, RGB, RGBA, png16, tiff
+from made_images import GRAY, GRAY_ALPHA, RGB, RGBA, png16, saved, tiff
 from widefield.probes import Pixels
 
 Rng = np.random.Generator
@@ -40,12 +39,6 @@ def levels(picture: NDArray[np.float64], max_value: float) -> NDArray[np.float64
 def three(picture: NDArray[np.float64]) -> NDArray[np.float64]:
     gray = picture if picture.ndim == 3 else picture[..., None]
     return np.broadcast_to(gray, (*gray.shape[:2], 3))
-
-
-def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **options)
-    return buffer.getvalue()
 
 
 def plain(rng: Rng) -> tuple[bytes, Picture]:

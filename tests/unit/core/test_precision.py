@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from widefield.core.precision import full_precision
-from widefield.methods.simclr import nt_xent
 
 
 @full_precision
@@ -34,13 +33,6 @@ def test_tensors_are_raised_wherever_they_stand(by_keyword: tuple[str, ...]) -> 
 def test_double_precision_stays() -> None:
     a, b = (x.double() for x in halves())
     assert product(a=a, b=b).dtype == torch.float64
-
-
-def test_a_loss_takes_its_views_by_keyword() -> None:
-    z1, z2 = (x.float() for x in halves())
-    expected = nt_xent(z1, z2, temperature=0.1)
-    assert torch.equal(nt_xent(z1=z1, z2=z2, temperature=0.1), expected)
-    assert torch.equal(nt_xent(z1, z2=z2, temperature=0.1), expected)
 
 
 def test_autocast_is_off_for_every_device_of_a_tensor() -> None:

@@ -1,10 +1,8 @@
-import io
-
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
+from made_images import saved
 from widefield.data import open_dataset
 from widefield.data.readers.recordings import as_samples
 
@@ -83,11 +81,7 @@ def test_labels_of_every_kind(tmp_path):
 
 
 def encoded_pack(path, images, kind="PNG", **changes):
-    files = []
-    for image in images:
-        buffer = io.BytesIO()
-        Image.fromarray(image).save(buffer, kind)
-        files.append(buffer.getvalue())
+    files = [saved(image, kind) for image in images]
     arrays = {
         "bytes": np.frombuffer(b"".join(files), dtype=np.uint8),
         "offsets": np.cumsum([0, *map(len, files)]),
@@ -206,7 +200,9 @@ BAD = {
     "channels": ({"x": np.zeros((2, 70, 80, 90), np.uint8)}, "1 to 64 channels, last or second"),
     "no images": ({"x": X[:0]}, r"key 'x' is uint8 \[0, 6, 8, 3\]"),
     "integers": ({"x": X.astype(int)}, "expected uint8, uint16, int16 or floats"),
+    "flat": ({"x": np.full((4, 1, 16, 3), 7.0)}, r"images of height 1 .*go under key 'windows'"),
     "nan": ({"x": np.full((2, 4, 4), np.nan)}, "key 'x' holds values that are not finite"),
+    "nan of five channels": ({"x": np.full((4, 8, 8, 5), np.nan)}, "values that are not finite"),
     "nan after 1,024 images": (
         {"x": np.where(np.arange(1500)[:, None, None] == 1200, np.nan, np.full((1500, 4, 4), 0.5))},
         "key 'x' holds values that are not finite",

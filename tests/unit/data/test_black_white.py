@@ -1,6 +1,5 @@
 """Images of more than 8 bits: the values that are read, and the black and white of a data set."""
 
-import io
 import json
 import struct
 import zlib
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from made_images import GRAY_ALPHA, RGB, RGBA, png16, tiff
+from made_images import GRAY_ALPHA, RGB, RGBA, png16, saved, tiff
 from widefield.data import open_dataset
 from widefield.data.decode import black_white as rule
 from widefield.data.decode.black_white import find_black_white
@@ -53,9 +52,7 @@ def pgm(values):
 
 
 def jpeg2000(values):
-    buffer = io.BytesIO()
-    Image.fromarray(values.astype(np.uint16)).save(buffer, "JPEG2000", irreversible=False)
-    return buffer.getvalue()
+    return saved(values.astype(np.uint16), "JPEG2000", irreversible=False)
 
 
 def tiff_of(dtype, kind):

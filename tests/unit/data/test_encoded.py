@@ -1,6 +1,5 @@
 """Images that stay encoded: the same examples, and crops of them at full resolution."""
 
-import io
 import math
 
 import numpy as np
@@ -10,7 +9,7 @@ from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 from torchvision.transforms import RandomResizedCrop
 
-from made_images import png16
+from made_images import png16, saved
 from ranks import in_processes
 from runs import SMALL, Killed, assert_same, die_at
 from widefield import embed, pretrain, probe
@@ -35,9 +34,7 @@ def photo(height, width, seed=0):
 
 
 def jpeg(image, **options):
-    stream = io.BytesIO()
-    image.save(stream, "JPEG", quality=95, subsampling=0, **options)
-    return stream.getvalue()
+    return saved(image, "JPEG", quality=95, subsampling=0, **options)
 
 
 def turned(image):

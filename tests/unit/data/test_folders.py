@@ -1,6 +1,5 @@
 """Folders as users have them: splits, other files, links, pipes, and names of all kinds."""
 
-import io
 import os
 import time
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from made_images import saved
 from widefield.data import open_dataset
 
 
@@ -124,10 +124,8 @@ def test_no_program_is_run_for_a_file(tmp_path, monkeypatch):
 
 def test_a_jpeg_of_thousands_of_scans_is_refused_at_once(tmp_path):
     pictures(tmp_path, 30, ".jpg")
-    buffer = io.BytesIO()
     noise = np.random.default_rng(0).integers(0, 256, (800, 800), dtype=np.uint8)
-    Image.fromarray(noise).save(buffer, "JPEG", progressive=True, quality=30)
-    content = buffer.getvalue()
+    content = saved(noise, "JPEG", progressive=True, quality=30)
     last = content.rindex(b"\xff\xda")
     (tmp_path / "good.jpg").write_bytes(content)
     (tmp_path / "scans.jpg").write_bytes(content[:last] + content[last:-2] * 3_000 + b"\xff\xd9")

@@ -1,6 +1,5 @@
 """Which examples belong together: three spellings, their splits, and what is refused."""
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from made_images import saved
 from made_tables import Frame
 from widefield.data import Dataset, open_dataset
 from widefield.data.examples import Examples
@@ -140,11 +140,7 @@ def as_npz(ids: NDArray[Any], folder: Path) -> Dataset:
 
 
 def as_parquet(ids: NDArray[Any], folder: Path) -> Dataset:
-    files = []
-    for pixels in IMAGES:
-        Image.fromarray(pixels).save(content := io.BytesIO(), "PNG")
-        files.append(content.getvalue())
-    columns = {"image": pa.array(files, pa.binary()), "kind": KINDS, "patient": ids}
+    columns = {"image": pa.array(map(saved, IMAGES), pa.binary()), "kind": KINDS, "patient": ids}
     pq.write_table(pa.table(columns), folder / "a.parquet")
     return open_dataset(folder / "a.parquet", group="patient")
 

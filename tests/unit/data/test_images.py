@@ -1,4 +1,3 @@
-import io
 import os
 import struct
 import zlib
@@ -10,6 +9,7 @@ import pytest
 from PIL import Image
 
 from forked import CONTEXT
+from made_images import chunk, saved
 from widefield.core.form import center_fit
 from widefield.data import open_dataset
 from widefield.data.decode import decoding
@@ -271,16 +271,9 @@ def damage(folder):
 
 
 def huge_png(width, height):
-    def chunk(kind, data):
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    data = (
-        chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
-    )
-    return b"\x89PNG\r\n\x1a\n" + data
+    body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(1000)))
+    return b"\x89PNG\r\n\x1a\n" + body + chunk(b"IEND", b"")
 
 
 def test_unreadable_files_are_skipped_counted_and_named(tmp_path):
@@ -380,10 +373,8 @@ def open_aloud(folder, stderr, arm):
 
 def test_libtiff_prints_nothing_about_a_damaged_file(tmp_path):
     """It writes to the process's stderr by itself: the control."""
-    rng, encoded = np.random.default_rng(0), io.BytesIO()
-    pixels = rng.integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(encoded, "TIFF", compression="tiff_deflate")
-    damaged = bytearray(encoded.getvalue())
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    damaged = bytearray(saved(pixels, "TIFF", compression="tiff_deflate"))
     damaged[200:400] = bytes(200)
     folder = tmp_path / "images"
     folder.mkdir()

@@ -231,13 +231,13 @@ def test_without_silence_all_starts_are_equally_probable(length: int) -> None:
 def test_draws_are_a_function_of_seed_read_and_example() -> None:
     rng = np.random.default_rng(6)
     waves = [np.concatenate([nothing(3), event(k, rng), nothing(2)]) for k in (0, 1, 2)]
-    one, other = clips_of(*waves), clips_of(*waves)
+    one, index = clips_of(*waves), np.array([2, 0])
+    whole = clips_of(*waves).sample(np.arange(3), 8)
     one.sample(np.arange(3), 7)  # what was drawn before does not matter
-    both = [clips.sample(np.arange(3), 8) for clips in (one, other)]
-    np.testing.assert_array_equal(*both)
-    np.testing.assert_array_equal(
-        one.subset(np.array([2, 0])).sample(np.arange(2), 8), both[0][[2, 0]]
-    )
+    for clips, rows in ((one, index), (one.subset(index), np.arange(2))):
+        np.testing.assert_array_equal(clips.sample(rows, 8), whole[index])
+    np.testing.assert_array_equal(open_dataset(pack(waves), **FORM).read(index, 8)[0], whole[index])
+    assert (one.sample(index, 9) != whole[index]).any()
 
 
 def test_silence_is_reported_before_the_work() -> None:

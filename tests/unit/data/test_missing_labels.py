@@ -1,6 +1,5 @@
 """Labels of every source: which are missing, and that the classes are told."""
 
-import io
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
+from made_images import saved
+from made_tables import Frame
 from widefield import probe
 from widefield.data import open_dataset
 from widefield.data.labels import read_labels
@@ -27,15 +28,9 @@ GAP = np.arange(N) % 5 == 4
 
 
 def parquet(values: Any, path: Path) -> Path:
-    files = []
-    for pixels in X:
-        content = io.BytesIO()
-        Image.fromarray(pixels).save(content, "PNG")
-        files.append(content.getvalue())
     column = values if isinstance(values, pa.Array) else pa.array(values)
-    pq.write_table(
-        pa.table({"image": pa.array(files, pa.binary()), "kind": column}), path / "a.parquet"
-    )
+    columns = {"image": pa.array(map(saved, X), pa.binary()), "kind": column}
+    pq.write_table(pa.table(columns), path / "a.parquet")
     return path / "a.parquet"
 
 
@@ -198,15 +193,6 @@ def test_a_name_makes_an_id_a_class() -> None:
     assert named.classes["kind"] == ("ant", "bee", "nan")
 
 
-class Frame:
-    """What a table has in common with that of pandas."""
-
-    columns = ("path", "label")
-
-    def __getitem__(self, name: str) -> list[str]:
-        return ["a.png"]
-
-
 LABELS = {
     "tensors": [torch.tensor(k) for k in IDS],
     "tensors of one": [torch.tensor([k]) for k in IDS],
@@ -237,7 +223,7 @@ def test_labels_that_are_not_read_are_told() -> None:
 PYTHON: dict[str, tuple[Callable[[], Any], str]] = {
     "loader": (lambda: DataLoader(Items(IDS)), "give its .dataset"),
     "pair": (lambda: (X, IDS), "{'x': x, 'class': y}"),
-    "frame": (Frame, "list(table['path'])"),
+    "frame": (lambda: Frame(path=["a.png"], label=["a"]), "list(table['path'])"),
     "keys": (lambda: Items(IDS, ("photo", "label")), "name the image 'image'"),
 }
 

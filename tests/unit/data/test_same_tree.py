@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 import made_sources
+from made_images import saved
 from made_sources import CLASSES, add, encoded
 from widefield.data import Dataset, open_dataset
 from widefield.data.readers.archives import sample_keys
@@ -24,9 +25,7 @@ SHADOW = b"\0\5\x16\7" + bytes(200)
 
 
 def other(name: str = "png", side: int = 12) -> bytes:
-    content = io.BytesIO()
-    Image.new("RGB", (side, side), "red").save(content, name)
-    return content.getvalue()
+    return saved(Image.new("RGB", (side, side), "red"), name)
 
 
 def shards(files: Files, path: Path) -> Path:
@@ -160,7 +159,7 @@ def test_examples_of_two_kinds_are_refused_everywhere(
     tmp_path: Path, source: str, beside: Path
 ) -> None:
     data = SOURCES[source](BASE | {"ant/a.wav": b"RIFF"}, tmp_path)
-    with pytest.raises(ValueError, match="holds 12 images and 1 sounds"):
+    with pytest.raises(ValueError, match="holds 12 images and 1 sounds; put them into folders"):
         read(data)
     if source != "folder":
         data = SOURCES[source]({"ant/a.wav": b"RIFF"}, beside)
@@ -217,9 +216,7 @@ def samples(path: Path, members: Callable[[int], dict[str, object]], count: int 
         for i in range(count):
             for name, content in members(i).items():
                 if isinstance(content, int):
-                    buffer = io.BytesIO()
-                    Image.new("RGB", (12, 12), (content,) * 3).save(buffer, "PNG")
-                    content = buffer.getvalue()
+                    content = saved(Image.new("RGB", (12, 12), (content,) * 3))
                 assert isinstance(content, bytes)
                 add(archive, name, content)
     return open_dataset(path / "a.tar")

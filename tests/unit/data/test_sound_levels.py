@@ -164,12 +164,29 @@ def test_peaks_above_full_scale_are_scaled_down(tmp_path: Path, peak: float) -> 
         assert np.abs(x.clip(-1, 1) / 1 - x / peak).max() > 0.05  # the former rule
 
 
-@pytest.mark.parametrize("peak", [3e-6, 1e-4])
-def test_sounds_too_quiet_for_16_bits_are_raised_and_told(tmp_path: Path, peak: float) -> None:
-    x = peak / 0.3 * tone()
-    soundfile.write(tmp_path / "a.wav", x, RATE, subtype="FLOAT")
-    np.testing.assert_allclose(read(tmp_path / "a.wav"), 256 * x, atol=1e-4)
-    assert "are raised by 48 dB" in " ".join(open_dataset(tmp_path).notes)
+@pytest.mark.parametrize("subtype", ["PCM_24", "FLOAT"])
+@pytest.mark.parametrize("level", [-70, -80, -100, -110])
+def test_sounds_too_quiet_for_16_bits_are_raised_and_told(
+    level: int, subtype: str, tmp_path: Path
+) -> None:
+    x = 10 ** (level / 20) / 0.3 * tone()
+    soundfile.write(tmp_path / "a.wav", x, RATE, subtype=subtype)
+    soundfile.write(tmp_path / "b.wav", tone(), RATE, subtype=subtype)
+    dataset = open_dataset(tmp_path)
+    first, second = from_int16(dataset.images[:, 0, :, 0])
+    np.testing.assert_allclose(first, 256 * x, atol=1e-4)
+    assert np.corrcoef(first, tone())[0, 1] > 0.99
+    np.testing.assert_allclose(second, tone(), atol=1e-4)
+    assert any("1 are below -66 dB" in x and "raised by 48 dB" in x for x in dataset.notes)
+
+
+@pytest.mark.parametrize("level", [0.0, 0.25])
+@pytest.mark.parametrize("samples", [1, 3, 100])
+def test_a_click_in_silence_is_a_sound(samples: int, level: float, tmp_path: Path) -> None:
+    x = np.full(RATE, level)
+    x[4000 : 4000 + samples] += 0.5
+    soundfile.write(tmp_path / "a.wav", x, RATE)
+    np.testing.assert_allclose(read(tmp_path / "a.wav"), x - level, atol=1e-3)
 
 
 def test_sounds_too_quiet_for_24_bits_are_refused_with_the_remedy(tmp_path: Path) -> None:

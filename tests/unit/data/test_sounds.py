@@ -195,19 +195,6 @@ def test_a_background_that_is_silent_for_a_while_leaves_the_sound(tmp_path: Path
     assert (np.abs(sounds).max((1, 2, 3)) > 8000).all()
 
 
-def test_segments_are_a_function_of_seed_epoch_and_example(tmp_path: Path) -> None:
-    dataset = open_dataset(pack(tmp_path / "p.npz", [24_000] * 6))
-    assert dataset.clips is not None
-    index = np.array([4, 1])
-    whole = dataset.clips.sample(np.arange(6), 2)
-    np.testing.assert_array_equal(dataset.clips.sample(index, 2), whole[index])
-    part = dataset.subset(np.array([4, 1]))
-    assert part.clips is not None
-    np.testing.assert_array_equal(part.clips.sample(np.arange(2), 2), whole[index])
-    assert (dataset.clips.sample(index, 3) != whole[index]).any()
-    np.testing.assert_array_equal(dataset.read(index, 2)[0], whole[index])
-
-
 def test_packs_have_their_tasks_and_lengths(tmp_path: Path) -> None:
     dataset = open_dataset(pack(tmp_path / "p.npz", [4000] * 6), seconds=0.25, sample_rate=4000)
     assert dataset.images.shape == (6, 1, 1000, 1)
@@ -446,13 +433,6 @@ def test_with_a_limit_others_take_the_place_of_silent_clips(tmp_path: Path) -> N
     dataset = open_dataset(held, max_examples=6)
     assert dataset.paths == [f"row {i}" for i in range(2, 8)]
     assert [s.path for s in dataset.skipped] == ["row 0", "row 1"]
-
-
-def test_a_folder_of_both_kinds_is_refused(tmp_path: Path) -> None:
-    folder_of(tmp_path)
-    (tmp_path / "picture.png").write_bytes(b"")
-    with pytest.raises(ValueError, match="1 images and 8 sounds; put them into folders"):
-        open_dataset(tmp_path)
 
 
 @pytest.mark.parametrize(

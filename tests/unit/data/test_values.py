@@ -228,23 +228,3 @@ def test_planted_features_are_drawn_in_16_bits():
     covered = planted.masks(np.arange(12))[..., 0]
     assert planted.images[covered].max() == 65535
     assert (planted.images == dataset.images)[~covered].all()
-
-
-BAD = {
-    "NaN": np.full((4, 8, 8, 5), np.nan, np.float32),
-    "too many": np.zeros((4, 80, 80, 80), np.uint16),
-    "int64": np.zeros((4, 8, 8, 1), np.int64),
-    "flat": np.full((4, 1, 16, 3), 7.0, np.float32),
-}
-MESSAGES = {
-    "NaN": "values that are not finite",
-    "too many": "expected 1 to 64 channels, last or second",
-    "int64": "expected uint8, uint16, int16 or floats",
-    "flat": r"images of height 1 .*go under key 'windows'",
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_arrays(name):
-    with pytest.raises(ValueError, match=MESSAGES[name]):
-        open_dataset(BAD[name])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from draws import generator
 from heads import BATCH, DIM, N, cosine, head_of, miss_step, pull, visit, visits
-from widefield.head import Layout, LazyAdamW, MemoryStorage, PerExampleHead, RowState, StepHistory
+from widefield.head import Layout, LazyAdamW, MemoryStorage, PerExampleHead, StepHistory
 
 
 def dense(
@@ -210,12 +210,6 @@ def test_one_second_moment_a_row_equals_brute_force(eps: float) -> None:
     assert storage.v.shape == (N, 1)
     ours = head.rows(torch.arange(N))
     torch.testing.assert_close(ours, row, rtol=1e-10, atol=1e-12)
-
-
-def test_rows_cannot_be_taken_back_in_time() -> None:
-    adamw, zero = LazyAdamW(head_of(MemoryStorage(4, 2, seed=0))), torch.zeros(1, 2)
-    with pytest.raises(AssertionError, match="back in time"):
-        adamw.catch_up(RowState(zero, zero, zero, torch.tensor([5])))
 
 
 def test_new_rows_start_at_their_features_and_the_others_stay() -> None:

@@ -17,7 +17,6 @@ from widefield.head import (
     LazySGD,
     MemoryStorage,
     PerExampleHead,
-    RowState,
     Update,
 )
 from widefield.workflows.pretrain import pretrain
@@ -159,12 +158,6 @@ def test_a_row_takes_two_thirds_of_the_space() -> None:
     assert LAYOUT.row_bytes(128) == 2 * 4 * 128
     recipe = make_recipe(head_optimizer="sgd", method="s-diet")
     assert recipe.method.head.layout == LAYOUT  # type: ignore[attr-defined]
-
-
-def test_rows_cannot_be_taken_back_in_time() -> None:
-    sgd, zero = LazySGD(head_of(double_storage())), torch.zeros(1, 2)
-    with pytest.raises(AssertionError, match="back in time"):
-        sgd.catch_up(RowState(zero, zero, torch.zeros(1, 0), torch.tensor([5])))
 
 
 @pytest.mark.parametrize("momentum", [-0.1, 1.0, 1.5, float("nan")])

@@ -29,6 +29,7 @@ from widefield.head import (
     LazySGD,
     MemoryStorage,
     PerExampleHead,
+    RowState,
     batch_cross_entropy,
 )
 
@@ -272,6 +273,13 @@ def test_what_missed_steps_are_taken_with_cannot_change(kind: type[LazyOptimizer
     with pytest.raises(ValueError, match=r"is now .*0\.95.*cycle_momentum=False"):
         optimizer.step()
     torch.testing.assert_close(head.state_dict(), before, rtol=0, atol=0)
+
+
+@BOTH
+def test_rows_cannot_be_taken_back_in_time(kind: type[LazyOptimizer]) -> None:
+    zero = torch.zeros(1, DIM)
+    with pytest.raises(AssertionError, match="back in time"):
+        kind(double_head()).catch_up(RowState(zero, zero, zero, torch.tensor([5])))
 
 
 @BOTH

@@ -75,15 +75,6 @@ def test_write_then_read_leaves_the_others_alone() -> None:
     assert storage.read(others).last.tolist() == [0] * 4
 
 
-def test_state_survives_a_round_trip() -> None:
-    one, two = MemoryStorage(5, 2, seed=0), MemoryStorage(5, 2, seed=1)
-    state = RowState(torch.ones(1, 2), torch.ones(1, 2), torch.ones(1, 2), torch.tensor([3]))
-    one.write(torch.tensor([2]), state)
-    two.load_state_dict(one.state_dict())
-    for name, value in one.state_dict().items():
-        assert torch.equal(value, two.state_dict()[name])
-
-
 @pytest.mark.parametrize("place", ["host", "disk"])
 @pytest.mark.parametrize(("before", "after"), [(1, 1), (3, 3), (1, 3), (3, 1), (3, 2), (2, 3)])
 @pytest.mark.parametrize("new", [0, 1, 5])

@@ -335,16 +335,6 @@ def test_white_stays_within_range() -> None:
     assert views(torch.ones(256, 3, 32, 32), 1, generator())[0].max() <= 1
 
 
-def test_the_generator_decides_alone() -> None:
-    views, x = build_views("expert:feature-dropout"), images(16, 3, 32, 32)
-    state = torch.get_rng_state()
-    first = views(x, 2, generator(7))
-    assert torch.equal(torch.get_rng_state(), state), "the global generator was used"
-    torch.rand(3)
-    assert all(map(torch.equal, first, views(x, 2, generator(7))))
-    assert not torch.equal(first[0], views(x, 1, generator(8))[0])
-
-
 def test_every_example_and_view_is_drawn_anew() -> None:
     x = images(1, 3, 32, 32).expand(16, -1, -1, -1)
     out = torch.cat(build_views("expert")(x, 2, generator()))
@@ -369,14 +359,6 @@ def test_autocast_does_not_reach_the_views() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = views(x, 1, generator())[0]
     assert torch.equal(inside, views(x, 1, generator())[0])
-
-
-def test_nothing_waits_for_an_accelerator() -> None:
-    # Tensors on `meta` have no numbers: whatever asks for one on the host fails.
-    views = build_views("expert:feature-dropout")
-    assert isinstance(views, ImageAugmentation)
-    x = torch.zeros(8, 3, 32, 32, device="meta")
-    assert views.transform(x, views.draw(x)).shape == x.shape
 
 
 def test_neutral_views_are_the_images() -> None:
