@@ -216,6 +216,9 @@ def test_labels_that_are_not_read_are_told() -> None:
         assert f"labels of type {name} are not read" in note
     assert open_dataset(Items([None] * N)).notes == ()
     assert open_dataset(Items([float(k) + 0.5 for k in IDS])).targets["class"].kind == "number"
+    gaps = Items([float("nan") if gap else k + 0.5 for gap, k in zip(GAP, IDS, strict=True)])
+    (note,) = open_dataset(gaps).notes
+    assert note.startswith("'class' is left out: 8 examples have no label; give those of the")
     hot = open_dataset(Items([torch.eye(2)[k] for k in IDS]))
     assert hot.targets["class"].kind == "labels"
 

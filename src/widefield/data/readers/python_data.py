@@ -137,7 +137,12 @@ def _label_arrays(labels: Sequence[Any], classes: Any) -> tuple[dict[str, NDArra
         )
     elif types == {str}:
         arrays["class"] = np.array(plain)
-    elif (types in ({float}, {list})) and not any(missing):
+    elif types in ({float}, {list}):
+        if any(missing):
+            return {}, [
+                f"'class' is left out: {sum(missing)} examples have no label; give those of the "
+                "others as labels by path"
+            ]
         with suppress(ValueError):  # lists of several lengths
             arrays["class"] = np.array(plain)
     if not arrays:
