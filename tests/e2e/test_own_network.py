@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -109,6 +110,17 @@ def test_a_size_that_a_network_states_does_not_bind_it(in_folder: Path) -> None:
     )
     for name in ("sized.py:sized", "net.py:build"):
         assert widefield.embed(name, DATA, quiet=True).features.shape == (EXAMPLES, 24)
+
+
+@pytest.mark.parametrize("name", ["weights.pth", "weights.safetensors"])
+def test_weights_of_another_program_are_loaded_in_the_function(
+    name: str, in_folder: Path, tmp_path: Path
+) -> None:
+    weights = {"layer.weight": torch.ones(2)}
+    save = safetensors.torch.save_file if name.endswith(".safetensors") else torch.save
+    save(weights, tmp_path / name)  # type: ignore[operator]
+    with pytest.raises(ValueError, match=r"in your function, by load_state_dict"):
+        open_encoder(f"{tmp_path / name}@net.py:build")
 
 
 def test_the_path_of_a_network_may_have_an_at(in_folder: Path, tmp_path: Path) -> None:

@@ -81,14 +81,17 @@ def load_encoder(path: str | Path, *, network: str | nn.Module | None = None) ->
     file = file / ENCODER_FILE if file.is_dir() else file
     if not file.is_file():
         raise ValueError(f"no encoder at {path}: give a folder with {ENCODER_FILE}, or such a file")
+    remedy = "export the encoder again"
+    if network is not None:
+        remedy = "load weights of another program in your function, by load_state_dict"
     try:
         metadata, weights = _opened(file)
     except SafetensorError as error:
-        raise ValueError(
-            f"{file} is damaged or no safetensors file ({error}): export the encoder again"
-        ) from None
+        raise ValueError(f"{file} is damaged or no safetensors file ({error}): {remedy}") from None
     if "widefield" not in metadata:
-        raise ValueError(f"{file} is not a widefield encoder: it lacks the settings to rebuild one")
+        raise ValueError(
+            f"{file} is not a widefield encoder, as it lacks the settings to rebuild one: {remedy}"
+        )
     try:
         config = read_config(metadata["widefield"])
     except _DAMAGED as error:
