@@ -1,5 +1,6 @@
 """Epochs that last for hours: checkpoints and the loss come while one is under way."""
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from runs import SMALL, STEPS, Killed, assert_same_weights, die_at, images, last_checkpoint
+from widefield.probes.monitor import Monitor
 from widefield.train import run as run_module
 from widefield.train.progress import StepLog, read_metrics
 from widefield.workflows.pretrain import pretrain
@@ -36,6 +38,22 @@ def test_what_a_killed_epoch_leaves(
     assert resumed.steps == STEPS
     assert_same_weights(whole, broken)
     assert [int(row["step"]) for row in read_metrics(broken / "steps.csv")] == [*range(1, 17)]
+
+
+def test_a_terminal_moves_while_the_result_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frames = []
+
+    def compare(_: Monitor) -> None:
+        capsys.readouterr()
+        time.sleep(0.5)
+        frames.append(capsys.readouterr().err.count("measuring"))
+
+    monkeypatch.setattr(Monitor, "compare", compare)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes any stream for a terminal
+    pretrain(IMAGES, out=tmp_path / "run", **{**ONE_EPOCH, "quiet": False})
+    assert frames[0] > 1
 
 
 def metrics(epoch: int, step: int, count: int, loss: float) -> Any:

@@ -38,6 +38,7 @@ def test_views_are_drawn_to_a_picture_or_a_page(command: Command) -> None:
         assert picture.width > 500
     said = command.text(*words, "--out", "v.html", "--examples", "2", "--count", "3")
     assert "microscopy: Turn by a multiple of 90 degrees" in said
+    assert "v.html: 2 examples, each with its views beside it" in said
     page = Path("v.html").read_text()
     assert page.count("data:image/png") == 3 * 2 * 4
 

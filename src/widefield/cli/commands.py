@@ -5,6 +5,7 @@ from typing import Any
 
 from widefield.cli.output import Notes, print_json, print_line, print_result
 from widefield.cli.signature import Json, like
+from widefield.core.names import counted
 
 
 @like("demo")
@@ -122,4 +123,4 @@ def views(*, views: str = "", out: Path, json: Json = False, **arguments: Any) -
     for name, summary in found.policies.items():
         print_line(f"{name}: {summary.removesuffix('.')}")
     notes.print_others(found.notes)
-    print_line(f"{out}: {len(found.policies)} policies on {len(found.paths)} examples")
+    print_line(f"{out}: {counted(len(found.paths), 'example')}, each with its views beside it")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from widefield.core.names import printable
+from widefield.core.names import counted, printable
 
 TargetKind = Literal["number", "labels"]
 
@@ -41,7 +41,7 @@ def skipped_note(skipped: Sequence[Skipped]) -> list[str]:
         return []
     first = skipped[0]
     return [
-        f"{len(skipped)} unreadable files skipped, the first '{printable(first.path)}': "
+        f"{counted(len(skipped), 'unreadable file')} skipped, the first '{printable(first.path)}': "
         f"{first.reason}"
     ]
 

@@ -36,7 +36,14 @@ from widefield.train.interrupt import Stop, StopRequest
 from widefield.train.loop import OnStep, Trainer
 from widefield.train.manifest import Growth, Manifest
 from widefield.train.next_steps import next_command
-from widefield.train.progress import LoggerName, MetricsLog, ProgressBar, StepLog, print_line
+from widefield.train.progress import (
+    LoggerName,
+    MetricsLog,
+    ProgressBar,
+    StepLog,
+    images_bar,
+    print_line,
+)
 from widefield.train.run_dir import RunFolder
 from widefield.train.step import StepMetrics
 
@@ -327,8 +334,9 @@ class PretrainRun:
         The encoder of the last epoch, which is among the checkpoints, stays there.
         """
         self.print_line("measuring: the comparison with its floors")
-        self._average()
-        self.monitor.compare()
+        with self.console.status("measuring"):  # moves, because it may take longer than training
+            self._average()
+            self.monitor.compare()
         if self.monitor.comparison is not None:
             self.monitor.comparison.write(self.folder.path / "comparison.json")
         best = self._best()
@@ -357,7 +365,10 @@ class PretrainRun:
     def _save_readout(self, encoder: Encoder) -> None:
         self.print_line("fitting: wide features")
         try:
-            readout = fit_on_dataset(encoder, self.dataset, device=self.monitor.device)
+            with images_bar(self.console, "fitting") as progress:
+                readout = fit_on_dataset(
+                    encoder, self.dataset, device=self.monitor.device, progress=progress
+                )
         except ValueError as error:  # features are pooled alone for encoders without stages
             self.print_line(f"no wide readout: {error}")
             return

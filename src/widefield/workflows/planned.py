@@ -147,7 +147,8 @@ class Plan(TabularResult):
         rows = [[way.name, format_duration(way.seconds), way.options] for way in self.ways]
         title = f"within {self.minutes:g} minutes on this machine"
         columns = ["trained", "a pass", "options of pretrain"]
-        return [memory, ResultTable(title=title, columns=columns, rows=rows)]
+        lines = ["for training; the measurements at the end of a run take time of their own"]
+        return [memory, ResultTable(title=title, columns=columns, rows=rows, lines=lines)]
 
 
 def saved_bytes(forward: Callable[[], Any], weights: list[Tensor]) -> int:

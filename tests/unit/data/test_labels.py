@@ -213,8 +213,12 @@ def test_columns_that_nobody_asked_for_are_not_read() -> None:
     alone = by_path(read_labels(TAKEN, only="label"))
     assert alone == {"label": {"row 0": "a", "row 1": "a", "row 38": "b", "row 39": "b"}}
     assert widefield.classify("pixels", IMAGES, labels=TAKEN, quiet=True).classes == ("a", "b")
-    with pytest.raises(ValueError, match="labels has no column 'kind': beside path it has label"):
+    with pytest.raises(
+        ValueError, match=r"labels has no column 'kind': beside path it has label, taken, x$"
+    ):
         read_labels(TAKEN, only="kind")
+    with pytest.raises(ValueError, match="beside path it has kind; rename one to 'label'"):
+        read_labels(Frame(path=["a.png"], kind=["a"]), only="label")
     with pytest.raises(ValueError, match="no column 'label': it needs path, and label or another"):
         read_labels(Frame(path=["a.png"]), only="kind")
 

@@ -558,7 +558,7 @@ def damaged_header(forms, path):
     content[last : last + 512] = b"\xff" * 512
     (path / "images.tar").write_bytes(content)
     message = f"the first 'images.tar': the shard is damaged from byte {last} on"
-    return path / "images.tar", f"1 unreadable files skipped, {message}"
+    return path / "images.tar", f"1 unreadable file skipped, {message}"
 
 
 def without_image(forms, path):
@@ -568,7 +568,7 @@ def without_image(forms, path):
     name = rows[7]["path"]
     return (
         path / "a.parquet",
-        f"1 unreadable files skipped, the first '{name}': a row without an image",
+        f"1 unreadable file skipped, the first '{name}': a row without an image",
     )
 
 
@@ -578,7 +578,7 @@ def label_without_image(forms, path):
         add(archive, "lost.json", b"{}")
     return (
         path / "shards",
-        "1 unreadable files skipped, the first 'lost.json': a row without an image",
+        "1 unreadable file skipped, the first 'lost.json': a row without an image",
     )
 
 
@@ -603,7 +603,7 @@ def damaged_member(forms, path):
     content = bytearray((path / "images.zip").read_bytes())
     content[300] ^= 255
     (path / "images.zip").write_bytes(content)
-    return path / "images.zip", "1 unreadable files skipped, the first 'ant/000.png': "
+    return path / "images.zip", "1 unreadable file skipped, the first 'ant/000.png': "
 
 
 BAD_EXAMPLES = (

@@ -61,7 +61,7 @@ def test_every_call_tells_what_reading_did(
     judged = audit(run, data, quiet=True, cache=tmp_path)
     for notes in (embedding.notes, report.notes, judged.notes):
         text = "\n".join(notes)
-        assert "unreadable files skipped, the first 'a/broken.png': not an image" in text
+        assert "unreadable file skipped, the first 'a/broken.png': not an image" in text
         assert "1 .nef" in text
         black, white = open_encoder(run).form.black_white
         assert f"values from {black:.7g} to {white:.7g} became 0 to 255" in text

@@ -150,6 +150,7 @@ def test_a_time_becomes_epochs_of_each_way(tmp_path) -> None:
     assert every.options == f"epochs={int(120 / every.seconds)}"
     table = ahead.tables()[1]
     assert table.title == "within 2 minutes on this machine"
+    assert "the measurements at the end of a run take time of their own" in table.lines[0]
     assert ahead.to_json()["ways"][2]["options"] == every.options
     # From random weights all layers are trained; where no epoch fits, there are fewer examples.
     (only,) = plan("photos", minutes=1e-4, **SHORT).ways

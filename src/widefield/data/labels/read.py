@@ -264,7 +264,10 @@ def _select_columns(
         return columns
     if len(found) != 1:
         named = ", ".join(map(printable, tasks))
-        raise ValueError(f"{source} has no column {task!r}: beside path it has {named}")
+        remedy = (
+            f"; rename one to {task!r}" if task == LABEL else ""
+        )  # others are named by the user
+        raise ValueError(f"{source} has no column {task!r}: beside path it has {named}{remedy}")
     kept = {PATH: columns[PATH], task: columns[found[0]]}
     return kept | {name: columns[name] for name in tasks if printable(name) == group}
 
