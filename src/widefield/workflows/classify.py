@@ -226,7 +226,7 @@ def _floors(
     is_pixels = extractor.encoder is None and extractor.architecture is None
     if not is_pixels and count <= _MAX_LABELS:
         floors[_RAW[labeled.kind]] = outcome_of(pixels(labeled.inputs))[_TASK]
-        dictionary = dictionary_extractor(dataset).features(labeled.inputs)
+        dictionary = dictionary_extractor(labeled).features(labeled.inputs)
         floors["a dictionary of patches"] = outcome_of(dictionary.cpu())[_TASK]
         if extractor.architecture is None:
             floors["the untrained network"] = best(

@@ -7,6 +7,8 @@ from skimage.measure import block_reduce
 from torch import nn
 
 from widefield.probes import extract, pixels
+from widefield.probes.cross_fit import cross_fit
+from widefield.probes.features import DictionaryFeatures
 
 
 def images(n: int = 10, side: int = 8, channels: int = 3) -> np.ndarray:
@@ -103,3 +105,18 @@ def test_other_arrays_are_refused(
 def test_an_encoder_must_return_one_row_an_image() -> None:
     with pytest.raises(ValueError, match=r"\[10, 6, 6, 6\]"):
         extract(nn.Conv2d(3, 6, 3), images())
+
+
+def test_a_dictionary_of_few_images_is_no_floor_at_chance() -> None:
+    """Stripes of two directions at random phases: whitened in 159 directions, all are as far."""
+    rng = np.random.default_rng(0)
+    y = np.arange(160) % 2
+    phase = rng.uniform(0, 2 * np.pi, (160, 1, 1))
+    row, column = np.indices((16, 16))
+    place = np.where(y[:, None, None] == 1, row, column)
+    gray = 128 + 60 * np.sin(place + phase) + rng.normal(0, 20, (160, 16, 16))
+    images = gray.clip(0, 255).astype(np.uint8)[..., None]
+    h = extract(DictionaryFeatures.of(images), images)
+    assert h.shape == (160, 20)
+    outcomes, _ = cross_fit(h, {"direction": y}, seed=0)
+    assert outcomes["direction"].value > 0.9
