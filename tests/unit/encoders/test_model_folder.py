@@ -97,6 +97,8 @@ def test_a_folder_keeps_the_arguments_of_a_transformer(more: str, tmp_path: Path
         ("resnet10t", "global_pool", "max"),
         ("resnet10t", "output_stride", 8),
         ("resnet10t", "act_layer", "silu"),
+        ("swin_tiny_patch4_window7_224", "always_partition", True),
+        ("eva02_tiny_patch14_224", "rope_temperature", 100.0),
         ("mobilenetv3_small_050", "bn_eps", 1e-2),
         ("mobilenetv3_small_050", "pad_type", "same"),
         ("convnext_atto", "norm_eps", 1e-2),

@@ -64,7 +64,11 @@ _NOT_BUILT = {
     "pool_include_prefix": (True,),
 }
 """Arguments of timm that no encoder has, and that show in no tensor."""
-_UNSEEN = ("act_layer", "norm_layer", "norm_eps", "bn_eps", "pad_type")
+_UNSEEN = (
+    *("act_layer", "norm_layer", "norm_eps", "bn_eps", "pad_type", "always_partition"),
+    *("ref_feat_shape", "rope_temperature", "rope_grid_offset", "rope_rotate_half"),
+    *("use_rot_pos_emb", "use_post_norm", "pretrained_window_sizes"),
+)
 """Arguments that show in no tensor, whatever their value."""
 
 
