@@ -115,6 +115,18 @@ def test_what_shows_in_no_tensor_and_is_not_built_is_refused(
         load_model_folder(tmp_path)
 
 
+@pytest.mark.parametrize("content", ['{"architecture": "a_resnet10t"}', "no JSON"])
+def test_a_file_beside_a_configuration_of_nothing_known_opens_by_itself(
+    content: str, tmp_path: Path
+) -> None:
+    encoder = build_encoder("resnet18", stem="native", image_size=64, seed=3)
+    save_model_folder(encoder, tmp_path, card="")
+    (tmp_path / "config.json").write_text(content)
+    found = open_encoder(tmp_path / "model.safetensors").encoder
+    assert isinstance(found, Encoder)
+    assert found.config.name == "resnet18"
+
+
 def test_a_folder_with_another_configuration_is_refused(tmp_path: Path) -> None:
     save_model_folder(build_encoder("resnet-tiny", seed=0), tmp_path, card="")
     config = json.loads((tmp_path / "config.json").read_text())

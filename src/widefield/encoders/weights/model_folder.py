@@ -78,12 +78,16 @@ def is_model_folder(path: Path) -> bool:
 
 
 def states_network(file: Path) -> bool:
-    """Return whether the folder of a file of weights has the configuration of its network."""
-    if file.name not in _WEIGHTS or not is_model_folder(file.parent):
+    """Return whether the folder of a file of weights has the configuration of a known network."""
+    if file.name not in _WEIGHTS or not (file.is_file() and is_model_folder(file.parent)):
         return False
-    values = read_json(file.parent / CONFIG)
-    is_clip = str(values.get("model_type")).startswith("clip")
-    return "architecture" in values or ("num_attention_heads" in values and not is_clip)
+    try:
+        values = read_json(file.parent / CONFIG)
+    except (OSError, ValueError):
+        return False
+    name, kind = str(values.get("architecture")), str(values.get("model_type"))
+    has_heads = "num_attention_heads" in values and not kind.startswith("clip")
+    return has_heads or name == TIMM_NAME or in_timm(name)
 
 
 def is_exported(folder: Path) -> bool:
