@@ -189,7 +189,8 @@ def _open_windows(spec: Spec, examples: Examples, options: OpenOptions) -> Datas
             f"'{spec.base}' holds windows of {steps} steps, and {expected} were requested; cut the "
             f"windows to that length, or leave {option('image_size')} out"
         )
-    rows = balanced_subset(examples.labels, split_rows(examples, spec), options.max_examples)
+    rows = split_rows(examples, spec)
+    rows = balanced_subset(examples.labels, rows, options.max_examples, examples.groups)
     whole = len(rows) == len(examples.names)
     return Dataset.of(
         spec,

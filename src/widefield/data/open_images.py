@@ -145,7 +145,8 @@ class _Opening:
     def selected(self, failed: Collection[int] = ()) -> NDArray[np.int64]:
         """Return the rows of the source that are examples, without those that failed, in order."""
         most = self.options.max_examples
-        return subset_without(failed, self.examples.labels, self.rows, most)
+        examples = self.examples
+        return subset_without(failed, examples.labels, self.rows, most, examples.groups)
 
     @cached_property
     def shape(self) -> tuple[int, int, int, int]:
@@ -344,7 +345,8 @@ class _Opening:
         packs = [Path(value).expanduser() for name, value in options if name == "source"]
         # Labels may come from a table.
         ids = canvas.class_ids if most is not None or self.channel is not None else None
-        rows = cache.digest(self.rows, ids)
+        groups = None if most is None else self.examples.groups
+        rows = cache.digest(self.rows, ids, *(() if groups is None else (groups,)))
         return cache.cache_key((settings, kept), self.examples.origin(), rows, files=packs)
 
     def _with_labels(

@@ -145,7 +145,7 @@ def _decode(
     most = options.max_examples
     failed: dict[int, Skipped] = {}
     while True:
-        selected = subset_without(failed, examples.labels, rows, most)
+        selected = subset_without(failed, examples.labels, rows, most, examples.groups)
         # Before the samples, which may not fit into memory: the place of each sound goes by them.
         lengths = _lengths(examples, selected, rate, failed)
         check_skipped(failed.values(), len(rows))

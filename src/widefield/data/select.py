@@ -48,12 +48,16 @@ def split_rows(examples: Examples, spec: Spec) -> NDArray[np.int64]:
 
 
 def balanced_subset(
-    labels: Mapping[str, NDArray[np.int64]], rows: NDArray[np.int64], max_examples: int | None
+    labels: Mapping[str, NDArray[np.int64]],
+    rows: NDArray[np.int64],
+    max_examples: int | None,
+    groups: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """Return `max_examples` of `rows`, balanced over the classes of the first task, in order.
 
     Takes the first example of each class, then the second of each, and so on, so that a smaller
-    subset is part of a larger one.
+    subset is part of a larger one. Those of a class are taken from each of its `groups` in turn:
+    the first ones may all be frames of one video.
     """
     if max_examples is None:
         return rows
@@ -62,14 +66,24 @@ def balanced_subset(
             f"{option('max_examples')} is {max_examples} and there are {len(rows)} examples; "
             f"choose a smaller {option('max_examples')}"
         )
-    rank = np.arange(len(rows))
+    ids = np.zeros(len(rows), dtype=np.int64)
     for first_task in list(labels.values())[:1]:
-        _, ids = np.unique(
-            first_task[rows], return_inverse=True
-        )  # unlabeled examples count as a class
-        by_class, counts = np.argsort(ids, kind="stable"), np.bincount(ids)
-        rank[by_class] = rank - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.sort(rows[np.argsort(rank, kind="stable")[:max_examples]])
+        _, ids = np.unique(first_task[rows], return_inverse=True)  # no label counts as a class
+    order = np.arange(len(rows))
+    if groups is not None:
+        of_group = np.stack([ids, groups[rows]])
+        _, pairs = np.unique(of_group, axis=1, return_inverse=True)
+        order = np.argsort(_occurrence(pairs.ravel()), kind="stable")
+    first = np.argsort(_occurrence(ids[order]), kind="stable")[:max_examples]
+    return np.sort(rows[order[first]])
+
+
+def _occurrence(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how often each id [n] occurs before it, int64 [n]."""
+    by_id, counts = np.argsort(ids, kind="stable"), np.bincount(ids)
+    occurrence = np.empty(len(ids), dtype=np.int64)
+    occurrence[by_id] = np.arange(len(ids)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return occurrence
 
 
 def subset_without(
@@ -77,11 +91,12 @@ def subset_without(
     labels: Mapping[str, NDArray[np.int64]],
     rows: NDArray[np.int64],
     max_examples: int | None,
+    groups: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """Return up to `max_examples` of `rows` as `balanced_subset` does, without the failed ones."""
     left = np.setdiff1d(rows, np.array(list(failed), dtype=np.int64)) if failed else rows
     count = None if max_examples is None else min(max_examples, len(left))
-    return balanced_subset(labels, left, count)
+    return balanced_subset(labels, left, count, groups)
 
 
 def spread_rows(count: int, most: int) -> NDArray[np.int64]:

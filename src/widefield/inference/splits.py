@@ -235,7 +235,7 @@ def split_by_hash(dataset: Dataset, max_examples: int | None = None) -> TrainTes
 
 def balanced(dataset: Dataset, rows: NDArray[np.int64], max_examples: int | None) -> Dataset:
     """Return a class-balanced first `max_examples` of the examples `rows`."""
-    return dataset.subset(balanced_subset(dataset.labels, rows, max_examples))
+    return dataset.subset(balanced_subset(dataset.labels, rows, max_examples, dataset.groups))
 
 
 def _with_split(text: str, labels: LabelTable | None) -> str:

@@ -118,6 +118,33 @@ def test_limit_is_balanced(labels, data):
     assert chosen.tolist() == balanced_by_hand(labels, max_examples)
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), min_size=1, max_size=40), st.data()
+)
+def test_limit_is_balanced_over_groups_too(pairs, data):
+    """By loops: the examples of a class in the order of their turn in their group."""
+    max_examples = data.draw(st.integers(1, len(pairs)))
+    labels, groups = np.array(pairs).T
+    turn = [pairs[:i].count(pair) for i, pair in enumerate(pairs)]
+    order = sorted(range(len(pairs)), key=lambda i: (turn[i], i))
+    place = {i: [pairs[j][0] for j in order[:k]].count(pairs[i][0]) for k, i in enumerate(order)}
+    expected = sorted(order, key=lambda i: (place[i], order.index(i)))[:max_examples]
+    chosen = balanced_subset({"a": labels}, np.arange(len(pairs)), max_examples, groups)
+    assert chosen.tolist() == sorted(expected)
+
+
+def test_limit_takes_examples_of_every_group(tmp_path, monkeypatch):
+    """Of files, whose pixels are cached: those of other groups are others."""
+    monkeypatch.setattr("widefield.data.cache.KEPT_FROM", 1)
+    for i in range(24):
+        Image.new("RGB", (8, 8), (10 * i, 0, 0)).save(tmp_path / f"{i:02}.png")
+    for pattern, names in ((r"regex:(\d)\d", ["00", "01", "10", "20"]), (r"regex:\d(\d)", None)):
+        found = open_dataset(tmp_path, group=pattern, max_examples=4)
+        names = names or ["00", "01", "02", "03"]
+        assert found.paths == [f"{name}.png" for name in names]
+        assert found.images[:, 0, 0, 0].tolist() == [10 * int(name) for name in names]
+
+
 def test_limit_without_a_task_takes_the_first(tmp_path):
     path, _ = npz(tmp_path)
     assert open_dataset(f"{path}+digits", max_examples=7).paths == [f"row {i}" for i in range(7)]
