@@ -26,12 +26,12 @@ from widefield.core.devices import eval_mode, on_device
 from widefield.core.errors import option
 from widefield.core.files import DiskFullError, write_atomically
 from widefield.core.hardware import choose_device, choose_precision
-from widefield.core.types import Inputs
+from widefield.core.types import Inputs, ProgressCallback
 from widefield.data import Dataset, Loader
 from widefield.data.cache import cache_folder
 from widefield.data.readers.npz import read_arrays
 from widefield.encoders import Encoder, FeatureMap, Projected
-from widefield.inference.features import FeatureExtractor
+from widefield.inference.features import FeatureExtractor, images_progress
 from widefield.inference.scorable import with_tasks
 from widefield.inference.splits import TrainTest
 from widefield.methods import CEILING
@@ -45,6 +45,7 @@ from widefield.probes.untrained import Untrained, untrained_floor
 from widefield.train.build import DataInfo, build
 from widefield.train.distributed import single_process
 from widefield.train.loop import Trainer
+from widefield.train.step import StepMetrics
 
 # Steps, batch size and rate are chosen by hand, and no study compares them. The training is short:
 # a long pretraining may reach the ceiling (docs/audit.md).
@@ -62,7 +63,7 @@ _RANGES = 10
 
 _encode = partial(extract, device="auto", precision="auto")
 
-_FORMAT = 5
+_FORMAT = 6
 """Part of every cache key. Increase it when the same settings, or the same readout, give other
 results."""
 
@@ -150,7 +151,9 @@ def _ceiling(
     @functools.cache  # trained once for all grades, and not at all if all of them are cached
     def trained() -> nn.Module:
         options.log(f"training a supervised ceiling for {task}: {CEILING_STEPS} steps, then cached")
-        return train_supervised(extractor.untrained_encoders(sample)[0], dataset, seed=options.seed)
+        encoder = extractor.untrained_encoders(sample)[0]
+        with images_progress(options.quiet, "training the ceiling, steps") as progress:
+            return train_supervised(encoder, dataset, seed=options.seed, progress=progress)
 
     return _Source("ceiling", lambda images: _encode(trained(), images), key)
 
@@ -270,10 +273,13 @@ def _with_classes(dataset: Dataset) -> Dataset:
     return replace(dataset, labels=labels, classes=classes, targets={})
 
 
-def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.Module:
+def train_supervised(
+    encoder: nn.Module, dataset: Dataset, *, seed: int, progress: ProgressCallback | None = None
+) -> nn.Module:
     """Train `encoder` in place on the labels of `dataset` for about `CEILING_STEPS` steps.
 
     If there are more examples than these steps use, a subset spread over all of them is taken.
+    `progress` is called after each step with the number of steps done and in all.
     """
     if not any(parameter.requires_grad for parameter in encoder.parameters()):
         # Frozen for use: the ceiling is what its architecture could learn.
@@ -296,7 +302,12 @@ def train_supervised(encoder: nn.Module, dataset: Dataset, *, seed: int) -> nn.M
     recipe, _ = resolve("default", settings, info)
     state = build(recipe, DataInfo.of(dataset), device=device, encoder=encoder)
     trainer = Trainer(state, compute=single_process(device), loader=loader)
-    trainer.fit(epochs, on_step=lambda metrics: None, on_epoch=lambda metrics: None)
+
+    def on_step(metrics: StepMetrics) -> None:
+        if progress is not None:
+            progress(metrics.step, len(state.rates))
+
+    trainer.fit(epochs, on_step=on_step, on_epoch=lambda metrics: None)
     return encoder.eval()
 
 

@@ -174,7 +174,11 @@ def test_a_ceiling_may_have_a_single_epoch(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(bounds_module, "CEILING_STEPS", 2)
     encoder = build_encoder("resnet-tiny", image_size=8, seed=0)
     before = encoder.backbone.state_dict()["conv1.weight"].clone()
-    train_supervised(encoder, open_dataset(some_data(128)), seed=0)
+    seen: list[tuple[int, int]] = []
+    train_supervised(
+        encoder, open_dataset(some_data(128)), seed=0, progress=lambda *steps: seen.append(steps)
+    )
+    assert seen == [(1, 2), (2, 2)]
     assert not torch.equal(before, encoder.backbone.state_dict()["conv1.weight"])
 
 
