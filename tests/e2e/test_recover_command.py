@@ -66,7 +66,7 @@ def test_a_hidden_feature_comes_back(run: Path, in_tmp: Path, command: Command) 
 def test_all_directions_need_no_labels(run: Path, in_tmp: Path, command: Command) -> None:
     text = command.text("recover", run, "--epochs", 1, "--out", "new")
     assert "place: " in text
-    assert "new: encoder and wide readout after 1 epochs on " in text
+    assert "new: encoder and wide readout after 1 epoch on " in text
     found = command.json("recover", run, "--epochs", 10, "--out", "again")
     change = found["tasks"]["place"]["change"]
     assert found["feature"] is None

@@ -103,8 +103,8 @@ def recover(*, feature: str | None = None, out: Path, json: Json = False, **argu
     result = call(**arguments, feature=feature, out=out, on_note=notes.on_note)
     trained_on, scored_on = result.examples
     line = (
-        f"{out}: encoder and wide readout after {result.epochs} epochs on {trained_on} examples, "
-        f"{result.seconds:.0f} s; scored on {scored_on} others"
+        f"{out}: encoder and wide readout after {counted(result.epochs, 'epoch')} on "
+        f"{trained_on} examples, {result.seconds:.0f} s; scored on {scored_on} others"
     )
     print_result(result, notes, line, json=json, out=out)
 

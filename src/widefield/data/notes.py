@@ -80,7 +80,7 @@ def _deep(record: Record) -> str:
             outcome += f", from {sampled} files"
         if record["outside"] >= _MIN_OUTSIDE:
             outcome += f"; {record['outside']:.1%} of them are outside"
-        return outcome
+        return f"{outcome}: pretrain PATH:channels keeps all values"
     channels = "the channel" if len(black_white) == 1 else f"each of {len(black_white)} channels"
     source = f"from {sampled} images" if sampled else "as recorded"
     return (

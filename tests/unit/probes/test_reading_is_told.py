@@ -65,6 +65,7 @@ def test_every_call_tells_what_reading_did(
         assert "1 .nef" in text
         black, white = open_encoder(run).form.black_white
         assert f"values from {black:.7g} to {white:.7g} became 0 to 255" in text
+        assert "pretrain PATH:channels keeps all values" in text
     assert any(note.startswith("scored on: test split") for note in report.notes)
     assert any(note.startswith("fitted on: train split") for note in report.notes)
     assert report.to_json()["notes"] == list(report.notes)
