@@ -104,7 +104,7 @@ class SignalExit:
 
 
 def limit_threads() -> None:
-    """Limit the threads of libraries to the CPUs granted by a scheduler, and let them wait idly.
+    """Limit the threads of libraries to the CPUs granted to the process, and let them wait idly.
 
     Libraries read the variables when they are imported, and otherwise use the CPU affinity. By
     default a thread that waits for others keeps its CPU busy: where other programs run, small steps

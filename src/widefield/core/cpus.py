@@ -5,12 +5,15 @@ import platform
 import re
 from pathlib import Path
 
+from widefield.core.container import cpu_limit
+
 
 def usable_cpus() -> int:
-    """Return the number of CPUs that affinity and SLURM allow this process, at least 1."""
+    """Return the number of CPUs that affinity, container and SLURM leave the process, at least 1."""
     limit = os.environ.get("SLURM_CPUS_PER_TASK", "")
     is_number = limit.isascii() and limit.isdecimal() and len(limit) < 9
-    return min(all_cpus(), (int(limit) if is_number else 0) or all_cpus())
+    granted = int(limit) if is_number else 0
+    return min(all_cpus(), granted or all_cpus(), cpu_limit() or all_cpus())
 
 
 def all_cpus() -> int:

@@ -14,6 +14,7 @@ from typing import Self
 import torch
 from threadpoolctl import threadpool_limits
 
+from widefield.core.container import memory_in_use, memory_limit
 from widefield.core.cpus import cpu_name, usable_cpus
 from widefield.core.errors import option
 from widefield.core.types import Precision
@@ -105,7 +106,9 @@ class Memory:
 
 
 def host_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Return the bytes of memory of the machine, or of its container."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(memory, memory_limit() or memory)
 
 
 def check_memory(needed: int, what: str) -> None:
@@ -122,7 +125,8 @@ def free_host_memory() -> int:
     try:
         with open("/proc/meminfo") as lines:
             fields = dict(line.split(":", 1) for line in lines)
-        return int(fields["MemAvailable"].split()[0]) * 1024
+        free, limit = int(fields["MemAvailable"].split()[0]) * 1024, memory_limit()
+        return free if limit is None else max(0, min(free, limit - memory_in_use()))
     except (OSError, KeyError):  # not Linux: assume that half is free
         return host_memory() // 2
 
