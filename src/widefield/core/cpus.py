@@ -9,7 +9,7 @@ from widefield.core.container import cpu_limit
 
 
 def usable_cpus() -> int:
-    """Return the number of CPUs that affinity, container and SLURM leave the process, at least 1."""
+    """Return the number of CPUs that affinity, container and SLURM leave a process, at least 1."""
     limit = os.environ.get("SLURM_CPUS_PER_TASK", "")
     is_number = limit.isascii() and limit.isdecimal() and len(limit) < 9
     granted = int(limit) if is_number else 0

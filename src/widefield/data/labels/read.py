@@ -264,9 +264,8 @@ def _select_columns(
         return columns
     if len(found) != 1:
         named = ", ".join(map(printable, tasks))
-        remedy = (
-            f"; rename one to {task!r}" if task == LABEL else ""
-        )  # others are named by the user
+        # The names of other tasks are the user's.
+        remedy = f"; rename one to {task!r}" if task == LABEL else ""
         raise ValueError(f"{source} has no column {task!r}: beside path it has {named}{remedy}")
     kept = {PATH: columns[PATH], task: columns[found[0]]}
     return kept | {name: columns[name] for name in tasks if printable(name) == group}
