@@ -18,7 +18,7 @@ from commands import Command
 from forked import ForkedCommand
 from runs import images, paint
 from widefield.version import __version__
-from widefield_labs.lab import at_least
+from widefield_labs.lab import at_least, close
 
 TRAIN = "--max-examples 64 --batch-size 16 --image-size 16 --epochs 2 --encoder resnet-tiny"
 TRAIN += " --projector-width 32 --projector-dim 16"
@@ -216,12 +216,16 @@ def test_a_lab_that_fails_says_so_to_the_shell(
 
     lab, words = LABS["downstream-angle"], ("lab", "downstream-angle", "--scale", "tiny")
     assert command(*words)[0] == 0
-    never = replace(lab, check=lambda arrays: (at_least("never", 0.0, 1.0),))
+    checks = (at_least("never", 0.0, 1.0), close("always", 0.33, 1 / 3, 0.01))
+    never = replace(lab, check=lambda arrays: checks)
     monkeypatch.setitem(LABS, "downstream-angle", never)
     for more in ((), ("--json",)):
         code, out, err = command(*words, *more)
         assert (code, err) == (1, "")
         assert "fails" in out
+        if not more:
+            assert "at least 1 " in out
+            assert "0.3333 ± 0.01 " in out
 
 
 def test_own_folder_with_a_bad_file(in_tmp: Path, command: Command) -> None:

@@ -1,5 +1,6 @@
 """`widefield lab`."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -10,7 +11,7 @@ from widefield.core.errors import option
 from widefield.report.tables import ResultTable
 
 if TYPE_CHECKING:
-    from widefield_labs.lab import Lab, Result
+    from widefield_labs.lab import Check, Lab, Result
 
 
 FIGURE_SUFFIXES = (".svg", ".png")
@@ -104,10 +105,22 @@ def _print_parameters(lab: "Lab", *, json: bool) -> None:
     print_tables(ResultTable(columns=["parameter", "default", "range"], rows=rows))
 
 
+def _predicted(check: "Check") -> str:
+    """Return the predicted value or interval of a check in words, with its tolerance."""
+    predicted = check.predicted
+    low, high = predicted if isinstance(predicted, tuple) else (predicted, predicted)
+    text = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+    if high == math.inf:
+        text = f"at least {low:.4g}"
+    if low == -math.inf:
+        text = f"at most {high:.4g}"
+    return f"{text} ± {check.tolerance:.2g}" if check.tolerance else text
+
+
 def _print_result(result: "Result") -> None:
     print_line(f"{result.name}: {result.verdict}")
     rows = [
-        [c.claim, f"{c.measured:.4g}", str(c.predicted), "yes" if c.holds else "NO"]
+        [c.claim, f"{c.measured:.4g}", _predicted(c), "yes" if c.holds else "NO"]
         for c in result.checks
     ]
     columns = ["claim", "measured", "predicted", "holds"]
