@@ -173,9 +173,8 @@ def label_task_of(dataset: Dataset, task: str, seed: int) -> LabelTask:
     if len(names) < 2:
         raise ValueError(f"the labels name {len(names)} class: give labels of at least two classes")
     groups = None if dataset.groups is None else dataset.groups[rows]
-    counts = np.bincount(y) if groups is None else groups_of_class(y, groups)
     unit = "label" if groups is None else "group"
-    single = [names[k] for k in np.flatnonzero(counts == 1)]
+    single = [names[k] for k in np.flatnonzero(_units(y, groups) == 1)]
     return ClassTask(
         rows=rows,
         names=names,
@@ -188,6 +187,7 @@ def label_task_of(dataset: Dataset, task: str, seed: int) -> LabelTask:
 
 def _targets(dataset: Dataset, target: Target, seed: int) -> TargetTask:
     rows, notes = np.flatnonzero(target.known), tuple[str, ...]()
+    groups = None if dataset.groups is None else dataset.groups[rows]
     target = target.subset(rows)
     varies = np.ptp(target.values, axis=0) > 0 if len(rows) else np.zeros(1, bool)
     if len(rows) < _FEWEST or not varies.any():
@@ -197,16 +197,27 @@ def _targets(dataset: Dataset, target: Target, seed: int) -> TargetTask:
         )
     if target.kind == "labels":
         left = [name for name, kept in zip(target.labels, varies, strict=True) if not kept]
-        notes = _note("all or none of the examples have {}: left out", left)
         target = target.only(np.flatnonzero(varies))
+        unit = "example" if groups is None else "group"
+        columns = zip(target.labels, target.values.T.astype(np.int64), strict=True)
+        single = [name for name, has in columns if _units(has, groups).min() == 1]
+        notes = (
+            *_note("all or none of the examples have {}: left out", left),
+            *_note(f"one {unit} has or lacks, and not cross-validated: {{}}", single),
+        )
     return TargetTask(
         rows=rows,
         names=target.labels,
         target=target,
-        groups=None if dataset.groups is None else dataset.groups[rows],
+        groups=groups,
         seed=seed,
         notes=notes,
     )
+
+
+def _units(y: NDArray[np.int64], groups: GroupIds | None) -> NDArray[np.int64]:
+    """Return the number of examples, or of groups, that each class 0..K-1 of y [m] occurs in."""
+    return np.bincount(y) if groups is None else groups_of_class(y, groups)
 
 
 def _note(text: str, names: list[str]) -> tuple[str, ...]:

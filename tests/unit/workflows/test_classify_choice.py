@@ -3,9 +3,19 @@
 import numpy as np
 import pytest
 
+from widefield import classify
 from widefield.data.table import Target
 from widefield.probes.outcome import Predictions
 from widefield.workflows.classify_labels import ClassTask, TargetTask
+
+
+class Columns(dict[str, list[str]]):
+    """A table in memory."""
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self)
+
 
 TASK = ClassTask(rows=np.arange(4), names=("a", "b"), y=np.array([0, 0, 1, 1]), groups=None, seed=0)
 
@@ -42,3 +52,21 @@ def test_the_mean_is_scored_on_the_labels_that_were_held_out() -> None:
     assert outcome is not None
     assert list(outcome.parts) == list(mean.parts) == ["spot"]
     assert (outcome.value, mean.value) == (1.0, 0.5)
+
+
+def test_labels_that_cannot_be_held_out_are_told() -> None:
+    """A label of one example, or of one group: its precision is not among the others."""
+    images = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), dtype=np.uint8)
+    cells = ["spot|rare", "spot|one", "spot|one", "bar", "bar", "|"] + 3 * ["spot", "|"]
+    table = {
+        "path": [f"row {i}" for i in range(12)],
+        "label": cells,
+        "visit": ["a", "b", "b"] + [f"{i}" for i in range(9)],
+    }
+    for group, left, unit in ((None, "'rare'", "example"), ("visit", "'one', 'rare'", "group")):
+        columns = table if group else {name: table[name] for name in ("path", "label")}
+        found = classify("pixels", {"x": images}, labels=Columns(columns), group=group, quiet=True)
+        assert found.cross_validation is not None
+        tested = {*found.classes} - {*found.cross_validation.parts}
+        assert ", ".join(sorted(map(repr, tested))) == left
+        assert f"one {unit} has or lacks, and not cross-validated: {left}" in found.notes
