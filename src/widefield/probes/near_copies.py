@@ -202,6 +202,11 @@ def copy_groups(images: NDArray[np.generic]) -> GroupIds:
     sketches = Sketches.of(images)
     n = len(sketches)
     first, second = _near_copies(sketches, sketches, own=True)
+    # Flat examples, such as black frames, show nothing to compare: equal ones are copies.
+    _, equal, row = np.unique(
+        sketches.values.numpy().reshape(n, -1), axis=0, return_index=True, return_inverse=True
+    )
+    first, second = np.append(first, equal[row.ravel()]), np.append(second, np.arange(n))
     pairs = coo_array((np.ones(len(first)), (first, second)), shape=(n, n))
     groups: GroupIds = connected_components(pairs, directed=False)[1].astype(np.int64)
     return groups

@@ -36,6 +36,15 @@ def test_groups_of_resembling_images_are_found(kind: str) -> None:
     assert len(np.unique(groups)) == len(groups)
 
 
+def test_equal_flat_images_share_a_group() -> None:
+    """Black frames have no contrast to compare; a gray one is another image."""
+    x = photos(20)
+    x[[3, 8, 11]], x[15] = 0, 128
+    groups = copy_groups(x)
+    assert len(set(groups[[3, 8, 11]].tolist())) == 1
+    assert len(np.unique(groups)) == 18
+
+
 def photos(n: int) -> NDArray[np.uint8]:
     return scenes("frames", groups=n, each=1)["x"]
 
