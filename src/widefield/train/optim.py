@@ -12,7 +12,7 @@ from widefield.encoders import layer_names
 from widefield.train.model import PretrainModel
 
 _MOMENTUM = 0.9
-NORM_LAYERS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+NORM_LAYERS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 
 def learning_rates(
@@ -121,7 +121,9 @@ def freeze_init(encoder: nn.Module, recipe: Recipe) -> list[nn.Module]:
     frozen_modules = []
     for name, module in encoder.named_modules():
         parameters = {f"{name}.{n}": p for n, p in module.named_parameters(recurse=False)}
-        is_norm = isinstance(module, NORM_LAYERS)
+        # timm, transformers and torch each have an RMSNorm of their own.
+        is_rms_norm = type(module).__name__.lower().endswith("rmsnorm")
+        is_norm = isinstance(module, NORM_LAYERS) or is_rms_norm
         freeze_all = is_norm and recipe.freeze_norm_layers
         frozen_names = parameters.keys() if freeze_all else parameters.keys() & frozen
         for parameter in frozen_names:

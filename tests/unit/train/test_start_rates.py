@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import timm
 import torch
 from torch import nn
 
@@ -120,6 +121,13 @@ def test_a_norm_without_weights_stands_too() -> None:
     assert freeze_init(encoder, recipe) == [encoder[1]]
     recipe = recipe.changed({"freeze_norm_layers": False})
     assert freeze_init(encoder, recipe) == []
+
+
+@pytest.mark.parametrize("norm", [nn.RMSNorm(4), timm.layers.RmsNorm(4), nn.LayerNorm(4)])
+def test_norms_of_every_library_stand(norm: nn.Module) -> None:
+    encoder = nn.Sequential(nn.Linear(4, 4), norm, nn.Linear(4, 4))
+    assert freeze_init(encoder, small_recipe("simclr").changed({"init": "an encoder"})) == [norm]
+    assert [p.requires_grad for p in norm.parameters()] == [False] * len(list(norm.parameters()))
 
 
 @pytest.mark.parametrize("blocks", [5, 9])
