@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -112,6 +112,10 @@ class Readout(nn.Module):
         channels, height, width = config.filtered
         with seeded(0):  # its random filters are replaced
             self.dictionary = PatchDictionary(channels, (height, width))
+
+    if TYPE_CHECKING:
+
+        def __call__(self, h: Tensor, sources: Sequence[Tensor]) -> Tensor: ...
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, sources={self.config.names}"
