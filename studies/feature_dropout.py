@@ -279,13 +279,14 @@ T2 = Study(
         ),
     ),
     conclusion=(
-        "The published order of the two views for digits does not appear: waveform views are "
-        "better. They lose the speaker instead, whom the probe finds less often than in the "
-        "untrained network, while spectral views keep the speaker. The background alone is found "
-        "nearly always, with either of the views. With both, the background costs more of the "
-        "digit than it does in the untrained network with either of the views, as published; that "
-        "it is 5 points or more was not shown. The learning rate of an arm was chosen by the task "
-        "in which it is furthest above the untrained network, on validation images."
+        "The published order of the two views for digits does not appear: accuracies of the digit "
+        "are higher with waveform views. Those of the speaker are lower with these than in the "
+        "untrained network, and higher with spectral views. The background alone is predicted "
+        "nearly without errors with either of the views. With both, the background lowers the "
+        "accuracy of the digit more than in the untrained network with either of the views, as "
+        "published; that it is 5 points or more was not shown. The learning rate of an arm was "
+        "chosen by the task in which it is furthest above the untrained network, on validation "
+        "images."
     ),
 )
 

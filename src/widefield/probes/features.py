@@ -30,7 +30,8 @@ _CPU_BATCH = 128
 """Maps of larger batches exceed the cache of a CPU."""
 # The default width of wide features.
 _DICTIONARY_WIDTH = 512
-# 200 to 2,000 images of CIFAR-10 and MNIST were probed with 2, 3, 4, 6 and 10: 6 or 10 were best.
+# 200 to 2,000 images of CIFAR-10 and MNIST were probed with 2, 3, 4, 6 and 10: 6 or 10 were best,
+# and 8 is between them.
 _EXAMPLES_A_DIRECTION = 8
 # Chosen by hand, as for the wide features of an untrained encoder.
 _DICTIONARY_EXAMPLES = 2000
