@@ -104,6 +104,8 @@ class PerExampleHead(nn.Module):
         self.batch_rows = [torch.zeros(0, dim, requires_grad=True)]
         """The rows of the last batch, the one parameter of the optimizer; a new leaf each time."""
         self.step_pending = False
+        # First example of each group that joined together, and the steps before.
+        self._joined = torch.zeros(2, 1, dtype=torch.int64)
         self._batch: tuple[Tensor, RowState] | None = None  # index and state of `batch_rows`
         self._read: tuple[Tensor, RowState, Tensor] | None = None  # the last batch since a step
 
@@ -176,7 +178,10 @@ class PerExampleHead(nn.Module):
             state = self.storage.read(index)
             is_new = state.last == 0
             if self.catch_up is not None:
-                state = self.catch_up(state)
+                # A row that joined later has not missed the steps before.
+                first, steps = self._joined
+                joined = steps[torch.searchsorted(first, index, right=True) - 1]
+                state = self.catch_up(replace(state, last=torch.maximum(state.last, joined)))
             self._read = (index, state, is_new)
         return self._read[1:]
 
@@ -211,12 +216,18 @@ class PerExampleHead(nn.Module):
 
         Rows in memory are not copied: later steps change them.
         """
-        return {"rates": self.history.state_dict(), "rows": self.storage.state_dict()}
+        return {
+            "rates": self.history.state_dict(),
+            "rows": self.storage.state_dict(),
+            "examples": self.examples,
+            "joined": self._joined.clone(),
+        }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Load what `get_extra_state` returned, on this rank or on all ranks of another world size.
 
-        A loss without a step is dropped.
+        Examples that the state does not have join after its steps. A loss without a step is
+        dropped.
 
         Raises:
             ValueError: there were steps since, or the rows do not fit the head.
@@ -230,6 +241,12 @@ class PerExampleHead(nn.Module):
         else:
             self.storage.load_state_dict(state["rows"])
         self.history.load_state_dict(states[0]["rates"])
+        # A state of an earlier version does not say how many examples it has.
+        self._joined = states[0].get("joined", self._joined).cpu()
+        before = states[0].get("examples", self.examples)
+        if before < self.examples:
+            group = torch.tensor([[before], [self.history.steps]])
+            self._joined = torch.cat([self._joined, group], dim=1)
         self.batch_rows[0].grad = self._batch = self._read = None
         self.step_pending = False
 

@@ -101,6 +101,28 @@ def test_a_head_that_went_on_comes_back_to_a_copy_of_its_state(
     assert torch.equal(head.rows(EVERYONE), expected)
 
 
+@pytest.mark.parametrize("optimizer", [LazyAdamW, LazySGD])
+def test_rows_that_join_later_miss_the_steps_after_that_alone(
+    optimizer: type[LazyOptimizer],
+) -> None:
+    """Weight decay shrinks a random row by each step since it joined, twice or once more."""
+    heads = [PerExampleHead(n, DIM, init="random") for n in (N, N + 2, N + 3)]
+    for head, rate in zip(heads, (0.1, 0.2, 0.3), strict=True):
+        optimizer(head, weight_decay=0.5)
+        if head is not heads[0]:
+            head.load_state_dict(before.state_dict())
+        train(head, range(5), lr=rate)
+        before = head
+    initial = MemoryStorage(N + 3, DIM, seed=0).row
+    factors = torch.tensor([0.9**5 * 0.85**5, 0.9**5 * 0.85**5, 0.85**5])
+    joined = torch.arange(N, N + 3)
+    torch.testing.assert_close(heads[2].rows(joined), factors[:, None] * initial[N:])
+    again = PerExampleHead(N + 3, DIM, init="random")
+    optimizer(again, weight_decay=0.5)
+    again.load_state_dict(heads[2].state_dict())
+    assert torch.equal(again.rows(joined), heads[2].rows(joined))
+
+
 def of_layout(second_moment: Any) -> MemoryStorage:
     return MemoryStorage(N, DIM, seed=0, layout=Layout(second_moment=second_moment))
 
