@@ -120,7 +120,10 @@ def weights(run: Path) -> dict[str, Tensor]:
 
 
 def assert_same_weights(one: Path, two: Path) -> None:
-    first, second = weights(one), weights(two)
+    assert_same_state(weights(one), weights(two))
+
+
+def assert_same_state(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
     assert first.keys() == second.keys()
     for key, value in first.items():
         assert torch.equal(value, second[key]), key

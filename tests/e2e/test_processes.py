@@ -15,10 +15,12 @@ from runs import (
     EXAMPLES,
     SMALL,
     STEPS,
+    assert_same_state,
     assert_same_weights,
     images,
     last_checkpoint,
     signal_at,
+    weights,
 )
 from widefield.core.gather import rank_and_world
 from widefield.workflows.pretrain import pretrain
@@ -39,6 +41,12 @@ def train_in_two(rank: int, folder: Path) -> None:
     """A run left alone, one that is stopped and resumed, and two that others will resume."""
     whole = pretrain(folder / "images.npz", out=folder / "whole", **PRECISE)
     assert (whole.finished, whole.steps) == (True, STEPS)
+    start = {"init": folder / "whole", "init_average": 0.5, "epochs": 1}
+    adapted = pretrain(folder / "images.npz", out=folder / "adapted", **{**PRECISE, **start})
+    for done in (whole, adapted):  # on each rank
+        assert_same_state(done.encoder.state_dict(), weights(done.run))
+        assert done.comparison is not None or done is whole
+    assert adapted.trained_share == 0.5
     asked_to_stop(folder / "broken", 6, **PRECISE)
     pretrain(folder / "images.npz", out=folder / "broken", resume=True, quiet=True)
     for place in ("host", "disk"):

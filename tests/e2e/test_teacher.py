@@ -134,6 +134,22 @@ def test_new_examples_get_rows(folder: Path) -> None:
     np.testing.assert_allclose(rows("run")[: len(before)], before, atol=1e-3)
 
 
+def test_a_teacher_that_was_replaced_is_not_mixed_with_the_one_before(folder: Path) -> None:
+    """Rows are computed again when examples join, and they would be of two teachers."""
+    widefield.pretrain("data.npz", out="own", teacher="one.safetensors", **{**RUN, "epochs": 1})
+    before, one = rows("own"), Path("one.safetensors").read_bytes()
+    np.savez("data.npz", x=np.concatenate([DATA["x"], images(48)["x"][:16]]))
+    save_encoder_file(build_encoder("alexnet", seed=0), folder / "wide.safetensors")
+    for other in ("two", "wide"):
+        shutil.copy(f"{other}.safetensors", "one.safetensors")
+        with pytest.raises(ValueError, match="have other features of its examples now: restore"):
+            widefield.pretrain("data.npz", out="own", resume=True, epochs=2, quiet=True)
+        assert np.array_equal(rows("own"), before)
+    Path("one.safetensors").write_bytes(one)
+    widefield.pretrain("data.npz", out="own", resume=True, epochs=2, quiet=True)
+    assert len(rows("own")) == 48
+
+
 def test_a_teacher_reads_the_examples_that_are_not_excluded(folder: Path) -> None:
     """Planted digits go by the position of an example, which those left out before it change."""
     gone, data = ("row 0", "row 5"), "data.npz+digits"

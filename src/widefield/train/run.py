@@ -10,7 +10,14 @@ from rich.console import Console
 from widefield.config.recipe import Recipe
 from widefield.core.errors import option
 from widefield.data import Dataset, Loader
-from widefield.encoders import READOUT_FILE, Encoder, averaged, first_invalid, save_readout
+from widefield.encoders import (
+    READOUT_FILE,
+    Encoder,
+    averaged,
+    first_invalid,
+    load_encoder,
+    save_readout,
+)
 from widefield.encoders import save_encoder as save_encoder_to
 from widefield.encoders.own import known_digest
 from widefield.methods import Projector, save_projector
@@ -245,13 +252,29 @@ class PretrainRun:
                 if self.ranks.is_rank_zero:
                     self.log.close()
         self.encoder.eval()
-        if self.ranks.is_rank_zero:
-            # A readout of the encoder before must not stay beside this one, even after a kill.
-            (self.folder.path / READOUT_FILE).unlink(missing_ok=True)
-            self.save_encoder(self.folder.path)
-            if not self.stopped_by:
-                self._finish()
+        self.ranks.on_rank_zero(self._hand_over)
+        self._receive()
         return self._result()
+
+    def _hand_over(self) -> None:
+        # A readout of the encoder before must not stay beside this one, even after a kill.
+        (self.folder.path / READOUT_FILE).unlink(missing_ok=True)
+        self.save_encoder(self.folder.path)
+        if not self.stopped_by:
+            self._finish()
+
+    def _receive(self) -> None:
+        """Take over the encoder of the first process, and its comparison.
+
+        That of another process is no average with initial weights, and its batch normalization may
+        have the statistics of other examples.
+        """
+        monitor = self.monitor
+        monitor.share, monitor.comparison = self.ranks.broadcast(
+            (monitor.share, monitor.comparison)
+        )
+        if not self.ranks.is_rank_zero and self._best() is not monitor.initial:
+            self.encoder.load_state_dict(load_encoder(self.folder.path).state_dict())
 
     def _result(self) -> Pretrained:
         return Pretrained(

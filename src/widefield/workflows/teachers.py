@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from widefield.core.errors import option
@@ -24,6 +25,7 @@ from widefield.inference.open_encoder import open_encoder
 from widefield.methods.distill import DistillConfig, teacher_rows
 from widefield.train.progress import print_line
 from widefield.train.run import Prepared
+from widefield.train.run_dir import RunFolder
 from widefield.workflows.start import Request
 
 
@@ -52,6 +54,8 @@ def write_targets(request: Request, prepared: Prepared, *, consent: bool) -> Non
     features = [_features(teacher, request, prepared) for teacher in teachers]
     # As the encoder keeps its mean, so that examples that join change no other row.
     rows = teacher_rows(features, first=None if prepared.growth is None else prepared.growth.first)
+    if prepared.has_checkpoint:
+        _check_same(rows, folder)
     folder.targets_file.parent.mkdir(exist_ok=True)
     folder.targets_file.unlink(missing_ok=True)  # a kill must not leave rows beside another record
     text = json.dumps(record)
@@ -59,6 +63,30 @@ def write_targets(request: Request, prepared: Prepared, *, consent: bool) -> Non
     write_atomically(folder.targets_file, lambda path: _save(path, rows))
     if folder.settings_file.exists():
         folder.finish_start()
+
+
+# Rounding on another device changes it by less; chosen by hand.
+_SAME_COSINE = 0.999
+"""Least mean cosine of the same features, computed twice."""
+
+
+def _check_same(rows: Tensor, folder: RunFolder) -> None:
+    """Check that the first of `rows` are those that the run has been trained on, if they are there.
+
+    A file of a teacher may have been replaced before examples were added.
+    """
+    try:
+        before = torch.from_numpy(np.load(folder.targets_file, allow_pickle=False)).float()
+    except (OSError, ValueError, EOFError):  # removed, or cut off by a kill
+        return
+    is_same = before.shape[1] == rows.shape[1]
+    if is_same:
+        is_same = F.cosine_similarity(before, rows[: len(before)]).mean() > _SAME_COSINE
+    if not is_same:
+        raise ValueError(
+            f"the teachers of the run in {folder.path} have other features of its examples now: "
+            f"restore their files, or start a new run with another {option('out')}"
+        )
 
 
 def open_teachers(names: Sequence[str], dataset: Dataset) -> list[FeatureExtractor]:
