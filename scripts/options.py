@@ -10,13 +10,15 @@ import inspect
 import json
 import textwrap
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal
 
 import widefield
+from widefield.config.defaults import LONG_RUN_EPOCHS
 from widefield.config.recipe import Recipe
+from widefield.config.recipes import RECIPES, make_recipe
 from widefield.core.settings import Settings
 from widefield.core.shared_arguments import arguments_of
 from widefield.core.types import ImageSize
@@ -63,9 +65,32 @@ def source() -> str:
             "encoder": flat_texts(EncoderSettings()),
             "methods": {name: flat_texts(kind()) for name, kind in METHODS.items()},
             "views": {name: flat_texts(policy.settings()) for name, policy in VIEWS.items()},
+            "summaries": {name: policy.summary for name, policy in VIEWS.items()},
+        },
+        "defaults": {
+            "long_run_epochs": LONG_RUN_EPOCHS,
+            "recipes": {name: recipe_defaults(name) for name in RECIPES},
+            "views": {name: shown(policy.settings().flat()) for name, policy in VIEWS.items()},
         },
     }
     return json.dumps(values, indent=1, ensure_ascii=False) + "\n"
+
+
+def recipe_defaults(name: str) -> dict[str, Any]:
+    """Return the default methods of a recipe, by length of run, and the defaults of each method."""
+    published = RECIPES[name]
+    methods = METHODS if published is None else published.methods
+    found = {method: make_recipe(name, method=method).flat() for method in methods}
+    return {
+        "short": make_recipe(name, epochs=1).method.name,
+        "long": make_recipe(name, epochs=LONG_RUN_EPOCHS).method.name,
+        "methods": {method: shown(values) for method, values in found.items()},
+    }
+
+
+def shown(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return defaults as help shows them."""
+    return {name: "not set" if value is None else str(value) for name, value in values.items()}
 
 
 def described(call: Callable[..., Any]) -> dict[str, Any]:

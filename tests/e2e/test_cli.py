@@ -143,6 +143,8 @@ HEAVY = {"torch", "timm", "lightning", "matplotlib", "sklearn", "skimage"}
         ("probe --help", 0),
         ("audit --help", 0),
         ("classify -h", 0),
+        ("pretrain --help", 0),
+        ("plan --recipe feature-dropout --views crop+viewmaker --init run --help", 0),
         ("pretrain fotos --out r", 2),
         ("pretrain photos+digit --out r", 2),
         ("pretrain photos --out r --epochs 0", 2),

@@ -75,42 +75,59 @@ def check_settings(values: Mapping[str, Any], *, devices: Collection[str] = ()) 
 
 def options_of(words: list[str]) -> list[inspect.Parameter]:
     """Return the options of the recipe, method and views in `words`, with their defaults."""
-    from widefield.config.recipe import PARTS, RUN_SETTINGS
-    from widefield.config.recipes import AUTO, make_recipe
-    from widefield.views import VIEWS
-
-    named = {name: _value_of(name, words) for name in ("recipe", "method", "views")}
-    overrides: dict[str, Any] = {name: v for name, v in named.items() if v and name != "recipe"}
-    epochs, init = _value_of("epochs", words) or "", _value_of("init", words)
-    if init:
-        overrides["init"] = init
-    if epochs.isdecimal() and int(epochs):  # errors are raised by the parser
-        overrides["epochs"] = int(epochs)
-    recipe = make_recipe(named["recipe"] or "default", **overrides)
-    helps = written()["settings"]
+    defaults, helps = _defaults(words), written()["settings"]
+    method, policies = defaults["method"], defaults["views"].split("+")
     texts = dict(helps["run"])
-    groups = {name: group(group_of(name, "Training")) for name in (*PARTS, *RUN_SETTINGS)}
+    groups = {name: group(group_of(name, "Training")) for name in texts}
     for option_group, part in [
         (group("Training"), helps["encoder"]),
-        (group("Method", recipe.method.name), helps["methods"][recipe.method.name]),
-        *((group("Views", name), helps["views"][name]) for name, _ in recipe.views.policies),
+        (group("Method", method), helps["methods"][method]),
+        *((group("Views", name), helps["views"][name]) for name in policies),
     ]:
         texts |= part
         groups |= dict.fromkeys(part, option_group)
-    texts["views"] += "".join(
-        f" {name}: {VIEWS[name].summary}" for name, _ in recipe.views.policies
-    )
+    texts["views"] += "".join(f" {name}: {helps['summaries'][name]}" for name in policies)
+    if not _value_of("method", words) and not _value_of("recipe", words):
+        defaults["method"] = "auto"
     kinds = _kinds()
-    defaults = recipe.flat()
-    if not named["method"] and not named["recipe"]:
-        defaults["method"] = AUTO
-    for name, value in defaults.items():
-        texts[name] += f" [default: {'not set' if value is None else value}]"
     return [
-        _option(name, kinds[name], texts[name], groups[name])
+        _option(name, kinds[name], f"{texts[name]} [default: {defaults[name]}]", groups[name])
         for name in sorted(defaults, key=lambda name: name not in SHOWN_FIRST)
         if name not in PYTHON_ONLY
     ]
+
+
+def _defaults(words: list[str]) -> dict[str, str]:
+    """Return the default of each setting of the recipe, method and views in `words`, as text."""
+    tables = written()["defaults"]
+    name, method = _value_of("recipe", words) or "default", _value_of("method", words)
+    check_name("recipe", name, tables["recipes"])
+    recipe = tables["recipes"][name]
+    epochs, init = _value_of("epochs", words) or "", _value_of("init", words)
+    if not epochs.isdecimal() or int(epochs) == 0:  # errors are raised by the parser
+        epochs = recipe["methods"][recipe["long"]]["epochs"]
+    if method in (None, "auto"):
+        is_long = int(epochs) >= tables["long_run_epochs"] and not init
+        method = recipe["long" if is_long else "short"]
+    check_name("method", method, recipe["methods"])
+    found = recipe["methods"][method] | {"epochs": epochs} | ({"init": init} if init else {})
+    views = _value_of("views", words)
+    return _with_views(found, views, tables["views"]) if views else found
+
+
+def _with_views(
+    settings: dict[str, str], names: str, policies: dict[str, dict[str, str]]
+) -> dict[str, str]:
+    """Return settings with other views, which keep the settings that they share with these."""
+    for name in names.split("+"):
+        check_name("views", name, policies)
+    before, now = (
+        {key: value for name in each.split("+") for key, value in policies[name].items()}
+        for each in (settings["views"], names)
+    )
+    others = {key: value for key, value in settings.items() if key not in before}
+    shared = {key: settings[key] for key in before if key in now}
+    return others | now | shared | {"views": names}
 
 
 def with_options(

@@ -79,10 +79,9 @@ def _check_same(rows: Tensor, folder: RunFolder) -> None:
         before = torch.from_numpy(np.load(folder.targets_file, allow_pickle=False)).float()
     except (OSError, ValueError, EOFError):  # removed, or cut off by a kill
         return
-    is_same = before.shape[1] == rows.shape[1]
-    if is_same:
-        is_same = F.cosine_similarity(before, rows[: len(before)]).mean() > _SAME_COSINE
-    if not is_same:
+    first = rows[: len(before)]
+    is_other = before.shape != first.shape
+    if is_other or F.cosine_similarity(before, first).mean() < _SAME_COSINE:
         raise ValueError(
             f"the teachers of the run in {folder.path} have other features of its examples now: "
             f"restore their files, or start a new run with another {option('out')}"
