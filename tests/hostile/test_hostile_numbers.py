@@ -90,6 +90,17 @@ def test_batches_of_one_have_nothing_to_normalize_over(
     assert build(plain, small_facts(), device=CPU, shard=shard).method
 
 
+@pytest.mark.parametrize("layers", [0, 1, 2])
+def test_a_batch_of_one_needs_no_other_example_without_a_hidden_layer(layers: int) -> None:
+    settings = {"method": "distill", "projector_layers": layers, "batch_size": 1}
+    recipe = make_recipe(**settings, encoder="resnet-tiny")
+    if layers < 2:
+        assert build(recipe, small_facts(), device=CPU).method
+        return
+    with pytest.raises(ValueError, match="distill normalizes over the examples of a batch"):
+        build(recipe, small_facts(), device=CPU)
+
+
 @pytest.mark.parametrize(
     ("method", "settings", "words"),
     [

@@ -128,6 +128,8 @@ def test_runs_are_found_in_the_home_folder_and_no_output_is_in_one_called_tilde(
     pretrain(images(), out="~/run", **small("diet"))
     assert os.listdir() == ["home"]
     check_encoder_name("~/run")
+    with pytest.raises(ValueError, match="no encoder '': give a run's folder"):
+        open_encoder("")  # such as a variable that is not set, and not the working folder
     load("~/run")
     assert open_encoder("~/run").run is not None
     line = f"~/a.csv begins with ~, which a shell expands: give {in_tmp}/home/a.csv"

@@ -15,6 +15,7 @@ from widefield.core.form import InputSpec
 from widefield.core.logmel import LogMel
 from widefield.core.rng import seeded
 from widefield.core.types import BlackWhite, Size
+from widefield.core.validation import check
 from widefield.encoders.arguments import set_after_build, split_arguments
 from widefield.encoders.config import LIBRARY_NETWORKS, EncoderConfig, Stem, encoder_config
 from widefield.encoders.dictionary_net import DictionaryNet
@@ -239,8 +240,8 @@ def build_encoder(
         seed: seed of the initial weights.
 
     Raises:
-        ValueError: the name is unknown, the family has no small stem, or sizes and statistics do
-            not fit together.
+        ValueError: the name is unknown, the family has no small stem, sizes and statistics do not
+            fit together, or the seed is no whole number.
 
     Example:
         >>> encoder = build_encoder("resnet-tiny", seed=0)
@@ -256,7 +257,7 @@ def build_encoder(
         rate=rate,
     )
     config = encoder_config(name, inputs, stem=stem, zero_init_last=zero_init_last)
-    with seeded(seed):
+    with seeded(check("seed", int, seed)):
         return build_from_config(config)
 
 

@@ -34,7 +34,7 @@ def check_encoder_name(name: str) -> None:
     """Check that `name` may name an encoder: a known form, or a path that exists."""
     is_form = name in BUILT_IN_ENCODERS or name.startswith(("timm:", "torchvision:"))
     path = Path(name).expanduser()
-    if is_form or is_own(name.rpartition("@")[2]) or path.exists():
+    if is_form or is_own(name.rpartition("@")[2]) or (name and path.exists()):
         return
     if not Path(str(path).rpartition("@")[0]).is_file():  # FILE@ARCHITECTURE
         raise ValueError(

@@ -201,7 +201,10 @@ def _check_batch_size(recipe: Recipe, shard: Shard, count: int) -> None:
     settings = recipe.method.flat()
     gather = settings.get("gather_distributed")  # None for methods that contrast no examples
     group_size = recipe.batch_size if gather else recipe.batch_size // shard.world
-    if group_size > 1 or (gather is None and not settings.get("projector_batch_norm")):
+    # A projector of one layer has no batch normalization, and a predictor has two layers.
+    layers = 2 if "predictor_width" in settings else settings.get("projector_layers", 0)
+    normalizes = layers > 1 and settings.get("projector_batch_norm")
+    if group_size > 1 or (gather is None and not normalizes):
         return
     examples = "the examples of a batch"
     does = f"normalizes over {examples}" if gather is None else f"contrasts {examples}"

@@ -97,6 +97,11 @@ def test_larger_images_get_timms_stem() -> None:
     assert str(ours) == str(theirs)
 
 
+def test_a_seed_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="seed must be a whole number, got None"):
+        build_encoder("resnet-tiny", seed=None)  # type: ignore[arg-type]
+
+
 def test_the_seed_decides_the_weights_and_the_global_state_stays() -> None:
     torch.manual_seed(123)
     state = torch.get_rng_state()

@@ -177,6 +177,26 @@ def test_folders_of_transformers(
             load_model_folder(tmp_path)
 
 
+@pytest.mark.parametrize("act", ["gelu", None, "silu"])
+def test_a_gated_dinov3_of_transformers_has_silu_or_is_refused(
+    act: str | None, tmp_path: Path
+) -> None:
+    """transformers computes the gate by `hidden_act`, whose default is gelu, and timm by silu."""
+    named = {} if act is None else {"hidden_act": act}
+    sizes = {name: HF_CONFIG[name] for name in ("num_attention_heads", "num_hidden_layers")}
+    config = {**sizes, **named, "model_type": "dinov3_vit", "use_gated_mlp": True}
+    tensors = made.hf_dinov3(made.dinov3(swiglu=True))
+    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(config | {"layer_norm_eps": 1e-5}))
+    if act == "silu":
+        encoder, _ = load_model_folder(tmp_path)
+        expected = made.features(made.dinov3(swiglu=True), images(), eps=1e-5)
+        assert distance(computed(encoder), expected) < 1e-5
+        return
+    with pytest.raises(ValueError, match="has hidden_act 'gelu', which no encoder here has"):
+        load_model_folder(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["relu", "silu", "quick_gelu"])
 def test_a_folder_of_transformers_has_its_activation(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

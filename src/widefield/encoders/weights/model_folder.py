@@ -147,15 +147,20 @@ def _load_transformers(
         raise ValueError(
             f"{folder / CONFIG} lacks num_attention_heads or num_hidden_layers: restore it"
         )
-    for key, allowed in {"hidden_act": TIMM_ACTIVATIONS, "rope_theta": (100.0,)}.items():
-        if values.get(key, allowed[0]) not in allowed:
+    # A value that is not in the file is the usual one.
+    act, gated = values.get("hidden_act", "gelu"), values.get("use_gated_mlp")
+    for key, value, allowed in (
+        ("hidden_act", act, ("silu",) if gated else TIMM_ACTIVATIONS),
+        ("rope_theta", period, (100.0,)),
+    ):
+        if value not in allowed:
             raise ValueError(
-                f"{folder / CONFIG} has {key} {values[key]!r}, which no encoder here has: load the "
+                f"{folder / CONFIG} has {key} {value!r}, which no encoder here has: load the "
                 "model in Python"
             )
     tensors = read_tensors(weights)
     known = authors_arguments(tensors) | {"depth": depth, "num_heads": heads}
-    known |= {"act_layer": values.get("hidden_act", "gelu")}
+    known |= {"act_layer": act}
     known |= {"norm_eps": eps} if "layer_norm_eps" in values else {}
     tensors = rename_to_timm(tensors)
     names = vit_names(tensors, known)
