@@ -124,6 +124,24 @@ def test_a_resume_remembers_new_files_that_it_excludes(pictures: Path) -> None:
     assert (run.manifest.paths(), run.manifest.excluded()) == (before, tuple(out))
 
 
+def test_what_is_excluded_stays_out_when_it_comes_back(pictures: Path) -> None:
+    """Also where others joined while it was gone, or it was not there from the start."""
+    settings = {**small("view-contrast"), "max_examples": None, "epochs": 1}
+    out = {"green/00.png": "exclude", "green/200.png": "exclude"}
+    (pictures / "green" / "00.png").unlink()
+    pretrain(pictures, out="run", exclude=out, **settings)
+    run = RunFolder(path=Path("run"))
+    write_pictures(pictures, "green", range(100, 102))
+    pretrain(pictures, out="run", resume=True, epochs=2, quiet=True)
+    joined = run.manifest.paths()
+    assert len(joined) == 41
+    for row in (0, 200, 300):
+        write_pictures(pictures, "green", range(row, row + 1))
+    pretrain(pictures, out="run", resume=True, epochs=3, quiet=True)
+    assert run.manifest.paths() == [*joined, "green/300.png"]
+    assert run.manifest.excluded() == tuple(out)
+
+
 def test_a_new_class_that_sorts_before_another_joins_a_run(pictures: Path) -> None:
     settings = {**small("view-contrast"), "max_examples": None, "epochs": 1}
     pretrain(pictures, out="run", **settings)

@@ -142,6 +142,8 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, place: str) -> None:
     (tmp_path / "taken.txt").write_text("mine")
     with pytest.raises(ValueError, match=r"cannot write in .*; choose another place"):
         check_writable(tmp_path / place)
+    with pytest.raises(ValueError, match=r"cannot write in .*; choose another place"):
+        pretrain(tmp_path, out=tmp_path / place)  # before data are looked for in the folder
     check_writable(tmp_path / "new" / "deep")
     assert not (tmp_path / "new").exists()
 

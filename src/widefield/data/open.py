@@ -1,5 +1,6 @@
 """`open_dataset`: read a source, and open its images, sounds or windows."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -127,7 +128,8 @@ def read_examples(data: Data, options: OpenOptions) -> tuple[Spec, Examples]:
     elif not options.unlabeled:
         examples = _without_gaps(examples, scored=options.scored)
     if options.exclude:
-        examples = _without(examples, frozenset(found.values()), len(options.exclude))
+        gone = [path for path in options.exclude if path not in found]
+        examples = _without(examples, frozenset(found.values()), gone)
     if options.group is not None:
         examples = grouped(examples, options.group)
     return spec, examples
@@ -139,15 +141,16 @@ def count_of_source(data: Data, options: OpenOptions = DEFAULT_OPTIONS) -> int:
     return len(split_rows(examples, spec))
 
 
-def _without(examples: Examples, names: frozenset[str], listed: int) -> Examples:
-    """Return the examples without those of these names, noted; `listed` were to be excluded."""
+def _without(examples: Examples, names: frozenset[str], gone: Sequence[str]) -> Examples:
+    """Return the examples without those of these names, noted; the paths `gone` match none."""
     rows = np.flatnonzero([name not in names for name in examples.names])
     if not len(rows):
         raise ValueError(f"all {len(names)} examples are excluded: keep some")
-    gone = f"; {listed - len(names)} others are not in the data" if listed > len(names) else ""
-    excluded = tuple(Skipped(name, EXCLUDED) for name in sorted(names))
+    others = f"; {len(gone)} others are not in the data" if gone else ""
+    # With those that are gone: a run that they come back to must not take them.
+    excluded = tuple(Skipped(path, EXCLUDED) for path in sorted({*names, *gone}))
     kept = replace(examples.take(rows), excluded=excluded)
-    return kept.with_notes(f"{len(names)} examples are excluded{gone}")
+    return kept.with_notes(f"{len(names)} examples are excluded{others}")
 
 
 def _without_gaps(examples: Examples, *, scored: bool) -> Examples:

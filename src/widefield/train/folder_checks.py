@@ -4,14 +4,14 @@ import os
 from pathlib import Path
 
 from widefield.core.errors import option
-from widefield.core.files import is_temp_file
+from widefield.core.files import check_writable, is_temp_file
 
 SETTINGS_FILE = "run.yaml"
 """Every setting of a run, its data, its seed and the versions."""
 
 
 def check_empty(folder: Path) -> None:
-    """Check that a new run in `folder` would overwrite nothing."""
+    """Check that a new run can be written in `folder`, and would overwrite nothing."""
     if os.path.lexists(folder / SETTINGS_FILE):
         raise ValueError(
             f"{folder} already holds a run: go on with {option('resume', True)}, or choose another "
@@ -19,6 +19,7 @@ def check_empty(folder: Path) -> None:
         )
     if folder.exists() and (not folder.is_dir() or _has_files(folder)):
         raise ValueError(f"{folder} is not an empty folder: choose another {option('out')}")
+    check_writable(folder)
 
 
 def check_is_run(folder: Path) -> None:

@@ -53,6 +53,7 @@ def test_excluded_examples_are_left_out_and_recorded() -> None:
     assert dataset.paths == ["row 0", "row 2", "row 3", "row 5"]
     assert dataset.images[:, 0, 0, 0].tolist() == [0, 2, 3, 5]
     assert [(s.path, s.reason) for s in dataset.skipped] == [
+        ("gone.png", "excluded"),
         ("row 1", "excluded"),
         ("row 4", "excluded"),
     ]
