@@ -9,13 +9,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from studies.packs import Packs
-from studies.starts import frozen_and_adapted, verdicts
+from studies.starts import frozen_and_adapted, last_epoch, verdicts
 from studies.study import Arm, Finding, Measured, Scale, SeedRuns, cpu_study, percent
 from studies.trained import Trained, accuracy_of_others, features, labeled
 from widefield.core.form import InputSpec
 from widefield.data import Dataset
-from widefield.encoders import EncoderSettings, Wide
+from widefield.encoders import EncoderSettings, Wide, averaged, load_encoder
 from widefield.probes.cross_fit import cross_fit
+from widefield.probes.explained import SHARES, explained
 from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.wide import fit_on_dataset
 
@@ -103,7 +104,72 @@ def _least_of_x_rays(runs: SeedRuns) -> float:
     return min(*pooled, _gain(values, "5", ", wide"))
 
 
+THRESHOLDS = (0.6, 0.7, 0.8, 0.9)
+"""Least R² with which the features of an average explain the initial ones."""
+SIDES = {"cifar10": 128, "mnist": 128, "photos": 64}
+
+
+def by_threshold(trained: Trained) -> Measured:
+    """Return the accuracies of the start, and of the average that each threshold chooses."""
+    assert trained.folder is not None
+    start, end = load_encoder(trained.folder / "init"), load_encoder(last_epoch(trained.folder))
+    images = trained.train_set()
+    sample = images.subset(images.spread_rows(1000))
+    before, kept = features(start, sample), dict[float, float]()
+    for share in SHARES:
+        part = explained(before, features(averaged(start, end, share), sample))
+        assert part is not None
+        kept[share] = part.r2
+    chosen = {
+        threshold: next((share for share in SHARES if kept[share] >= threshold), SHARES[-1])
+        for threshold in THRESHOLDS
+    }
+    scores = {
+        share: _scores(features(averaged(start, end, share), images), images, trained.seed)
+        for share in {0.0, *chosen.values()}
+    }
+    found = {f"frozen, {labels} labels, %": score for labels, score in scores[0.0].items()}
+    for threshold, share in chosen.items():
+        found |= {f"{threshold:g}, share": share, f"{threshold:g}, R²": round(kept[share], 3)}
+        for labels, score in scores[share].items():
+            found[f"{threshold:g}, {labels} labels, %"] = score
+    return found
+
+
+def _least_gain(runs: SeedRuns, *, threshold: float) -> float:
+    """Return the smallest gain over the start, plus one point."""
+    return 1 + min(
+        values[f"{threshold:g}, {labels} labels, %"] - values[f"frozen, {labels} labels, %"]
+        for values in runs.values()
+        for labels in ("5", "20", "all")
+    )
+
+
 STUDIES = [
+    cpu_study(
+        id="start-thresholds",
+        question="How much of its initial features must an average of weights explain?",
+        tiny="it takes weights that are not generated",
+        cpu=Scale(images=2000, epochs=1, encoder=NAME, seeds=(0, 1, 2, 3), minutes=60),
+        arms={
+            data: Arm(
+                data=data,
+                settings={"method": "view-contrast", "views": "moderate", "image_size": side},
+                weights=weights,
+            )
+            for data, side in SIDES.items()
+        },
+        measure=by_threshold,
+        findings=tuple(
+            Finding(
+                id=f"start-threshold-{threshold:g}",
+                criterion=f"the largest share that explains {threshold:g}: no accuracy from "
+                "5, 20 or all labels, on three data sets, is more than a point below the start",
+                value=partial(_least_gain, threshold=threshold),
+            )
+            for threshold in THRESHOLDS
+        ),
+    ),
     cpu_study(
         id="keeping-photographs",
         question="Does a run from ImageNet weights on photographs lose what the weights know?",
@@ -138,5 +204,5 @@ STUDIES = [
                 value=_least_of_x_rays,
             ),
         ),
-    )
+    ),
 ]

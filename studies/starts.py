@@ -38,7 +38,7 @@ def verdicts(folder: Path) -> Measured:
 PAIRS = tuple((start, data) for start in STARTS for data in ("cifar10+digits", "mnist", "photos"))
 
 
-def _last_epoch(run: Path) -> Path:
+def last_epoch(run: Path) -> Path:
     """Return the folder of the encoder of the last epoch, which a run may not hand over."""
     return max((run / "checkpoints").glob("epoch-*"))
 
@@ -46,7 +46,7 @@ def _last_epoch(run: Path) -> Path:
 def frozen_and_adapted(trained: Trained) -> dict[str, Encoder]:
     """Return the start and the result of a run, also where the run judged it worse."""
     assert trained.folder is not None
-    start, end = load_encoder(trained.folder / "init"), load_encoder(_last_epoch(trained.folder))
+    start, end = load_encoder(trained.folder / "init"), load_encoder(last_epoch(trained.folder))
     share = trained_share(start, end, trained.train_set(), device=trained.device)
     return {"frozen": start, "adapted": averaged(start, end, share)}
 
@@ -115,7 +115,7 @@ def averages(trained: Trained) -> Measured:
     assert trained.folder is not None
     sets, found = trained.choice_sets(), Measured()
     start = load_encoder(trained.folder / "init")
-    end = load_encoder(_last_epoch(trained.folder))
+    end = load_encoder(last_epoch(trained.folder))
     before = features(start, sets[1])
     for share in (0.0, *AVERAGES):
         encoder = averaged(start, end, share)
