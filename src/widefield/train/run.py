@@ -356,17 +356,22 @@ class PretrainRun:
 
         The encoder of the last epoch, which is among the checkpoints, stays there.
         """
+        # Untrained networks are no measure of one that was trained on labels: test examples are.
+        if self.monitor.use_labels or self.monitor.initial is not None:
+            self._compare()
+        best = self._best()
+        if best is not self.encoder:
+            (self.folder.path / PROJECTOR_FILE).unlink(missing_ok=True)
+            save_encoder_to(best, self.folder.path)
+        self._save_readout(best)
+
+    def _compare(self) -> None:
         self.print_line("measuring: the comparison with its floors")
         with self.console.status("measuring"):  # moves, because it may take longer than training
             self._average()
             self.monitor.compare()
         if self.monitor.comparison is not None:
             self.monitor.comparison.write(self.folder.path / "comparison.json")
-        best = self._best()
-        if best is not self.encoder:
-            (self.folder.path / PROJECTOR_FILE).unlink(missing_ok=True)
-            save_encoder_to(best, self.folder.path)
-        self._save_readout(best)
 
     def _best(self) -> Encoder:
         """Return the trained encoder, or the initial one if training made it worse."""
