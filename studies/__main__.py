@@ -131,7 +131,7 @@ def _chosen(ids: list[str], scale: ScaleName) -> list[Study]:
 
 def _print_plan(study: Study, args: argparse.Namespace, packs: Packs) -> None:
     kept = runner.Results(study, args.scale, folder=args.results)
-    left, every = len(kept.missing), len(runner.tasks(study, args.scale))
+    left, every = len(kept.missing), len(runner.tasks(study, args.scale, kept.runs))
     minutes = runner.seconds_ahead(kept, packs) / args.processes / 60
     print(f"{study.id}: {left} of {every} runs, {minutes:.0f} min")
 

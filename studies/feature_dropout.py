@@ -39,7 +39,8 @@ CPU = Scale(
     images=1000,
     epochs=30,
     seeds=(0, 1, 2, 3, 4),
-    minutes=300,
+    rate_seeds=1,
+    minutes=150,
     settings={"method": "simclr", "image_size": 16, "batch_size": 32, "lr": 4e-3},
 )
 GPU = Scale(images=47_000, epochs=200, encoder="resnet18", minutes=3000, settings=PAPER)

@@ -185,6 +185,7 @@ STUDIES = [
                     "epochs": epochs,
                 },
                 weights=weights,
+                compared=True,
                 source=partial(_photographs, name),
             )
             for name, epochs in EPOCHS.items()

@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from studies import registry
 from studies.packs import Packs
 from studies.study import RATE, TOGETHER, Measured, ScaleName, Study
 from studies.trained import Trained, run_settings, train, validated
-from studies.verdict import judge, judge_closed
+from studies.verdict import at_gate, judge, judge_closed
 from widefield.core.files import write_atomically
 from widefield.core.hardware import choose_device, machine
 
@@ -37,6 +37,8 @@ class Task:
     scale: ScaleName
     arm: str
     seed: int
+    together: tuple[str, ...] = ()
+    """The arms of `TOGETHER`."""
 
     @property
     def key(self) -> str:
@@ -63,7 +65,14 @@ class Results:
     @property
     def missing(self) -> list[Task]:
         """The runs that are not in the file, in the order of the work."""
-        return [task for task in tasks(self.study, self.scale) if task.key not in self.runs]
+        planned = tasks(self.study, self.scale, self.runs)
+        return [task for task in planned if task.key not in self.runs]
+
+    @property
+    def next_tasks(self) -> list[Task]:
+        """The missing runs whose learning rate is known: first those that rates are chosen by."""
+        scale, missing = self.study.scales[self.scale], self.missing
+        return [t for t in missing if t.seed in scale.seeds[: scale.rate_seeds]] or missing
 
     def add(self, key: str, run: Measured) -> None:
         """Keep a run, and decide the findings once every run is there."""
@@ -71,7 +80,7 @@ class Results:
         first = self.content.setdefault("machine", here)
         self.runs[key] = run | ({} if first == here else {"machine": here})
         # In the order of the arms, not in that in which parallel runs ended: tables keep it.
-        planned = [task.key for task in tasks(self.study, self.scale)]
+        planned = [task.key for task in tasks(self.study, self.scale, self.runs)]
         self.runs = {key: self.runs[key] for key in planned if key in self.runs} | self.runs
         self.content = {
             "study": self.study.id,
@@ -161,11 +170,23 @@ def read(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is damaged: restore it, or begin again with --anew") from None
 
 
-def tasks(study: Study, scale: ScaleName) -> list[Task]:
-    """Return the runs of a study: seed by seed, so that an early end leaves whole seeds."""
-    own = study.arms_at(scale) if study.measure else []
-    arms = [*own, *([TOGETHER] if study.together else [])]
-    return [Task(study.id, scale, arm, s) for s in study.scales[scale].seeds for arm in arms]
+def tasks(study: Study, scale: ScaleName, runs: Mapping[str, Measured]) -> list[Task]:
+    """Return the runs of a study: seed by seed, so that an early end leaves whole seeds.
+
+    Seeds after `rate_seeds` have every arm at its best learning rate in `runs`; before these have
+    it, at any.
+    """
+    plan, every = study.scales[scale], study.arms_at(scale)
+    best = {name: entry.arm for name, entry in at_gate(study, runs).items()}
+    at_best = [best.get(arm, arm) for arm in every if RATE not in arm]
+    planned = []
+    for k, seed in enumerate(plan.seeds):
+        arms = every if plan.rate_seeds is None or k < plan.rate_seeds else at_best
+        if study.measure:
+            planned += [Task(study.id, scale, arm, seed) for arm in arms]
+        if study.together:
+            planned.append(Task(study.id, scale, TOGETHER, seed, tuple(arms)))
+    return planned
 
 
 def perform(task: Task, packs: Packs, work: Path) -> Measured:
@@ -178,9 +199,7 @@ def perform(task: Task, packs: Packs, work: Path) -> Measured:
 
     if task.arm == TOGETHER:
         assert study.together is not None
-        run: Measured = {
-            "measured": study.together({arm: get(arm) for arm in study.arms_at(task.scale)})
-        }
+        run: Measured = {"measured": study.together({arm: get(arm) for arm in task.together})}
     else:
         assert study.measure is not None
         trained = get(task.arm)
@@ -206,11 +225,12 @@ def run_study(
         ValueError: data are missing, or the results were begun with other versions.
     """
     kept = Results(study, scale, folder=results)
-    total = len(tasks(study, scale))
+    total = len(tasks(study, scale, kept.runs))
     progress(study.id, total - len(kept.missing), total)
-    for task, run in _performed(kept.missing, packs, work, processes):
-        kept.add(task.key, run)
-        progress(study.id, total - len(kept.missing), total)
+    while kept.missing:
+        for task, run in _performed(kept.next_tasks, packs, work, processes):
+            kept.add(task.key, run)
+            progress(study.id, total - len(kept.missing), total)
     return kept
 
 

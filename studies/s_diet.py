@@ -61,7 +61,7 @@ T3 = Study(
     ),
     scales={
         "tiny": TINY,
-        "cpu": Scale(images=5000, epochs=20, seeds=(0, 1, 2, 3, 4), minutes=60),
+        "cpu": Scale(images=5000, epochs=20, seeds=(0, 1, 2, 3, 4), rate_seeds=1, minutes=40),
         "gpu": Scale(images=47_000, epochs=500, encoder="resnet18", minutes=60, settings=PAPER),
     },
     arms=at_rates(
@@ -161,7 +161,8 @@ T1 = Study(
             images=5000,
             epochs=12,
             seeds=(0, 1, 2, 3, 4),
-            minutes=60,
+            rate_seeds=1,
+            minutes=40,
             settings={"views": "expert:stacked"},
         ),
         "gpu": Scale(
@@ -249,7 +250,12 @@ def _six_methods(data: str, published: str, *more: Finding) -> Study:
         scales={
             "tiny": TINY,
             "cpu": Scale(
-                images=2500, epochs=8, seeds=tuple(range(5)), minutes=120, of_method=TUNED
+                images=2500,
+                epochs=8,
+                seeds=tuple(range(5)),
+                rate_seeds=1,
+                minutes=60,
+                of_method=TUNED,
             ),
             "gpu": Scale(
                 images=47_000,

@@ -81,6 +81,7 @@ START_KEPT = cpu_study(
             data=data,
             settings={"method": "view-contrast", "views": "moderate"},
             start=STARTS[start],
+            compared=True,
             images=2000,
             epochs=6 / 48,
         )

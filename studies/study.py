@@ -37,6 +37,8 @@ class Scale:
         settings: arguments of `widefield.pretrain` of every run.
         probed: training images at most that probes are fitted on; None takes all of the run.
         validation: further training images that choices are made on.
+        rate_seeds: the first seeds, in which every learning rate of an arm runs; in the others only
+            the one runs that is best on validation images. None runs all in every seed.
         arms: how many of the study's arms run, from the first; None runs all.
         of_method: further ones of the runs of a method, by its name.
     """
@@ -49,6 +51,7 @@ class Scale:
     settings: Mapping[str, Any] = field(default_factory=dict)
     probed: int | None = None
     validation: int = 3000
+    rate_seeds: int | None = None
     arms: int | None = None
     of_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -83,6 +86,7 @@ class Arm:
             its dictionary fitted: a run at a learning rate of 0.
         start: an arm whose encoder of seed 0 is trained further.
         weights: returns the file of the weights that it starts from, from packs.
+        compared: whether its run compares the result with the start at its end, as a user's does.
         source: returns what is trained on, where `data` is no pack, from packs, scale and seed.
         about: what the `measure` of the study takes from its arms.
     """
@@ -96,6 +100,7 @@ class Arm:
     statistics: bool = False
     start: "Arm | None" = None
     weights: Callable[["Packs"], str] | None = None
+    compared: bool = False
     source: Callable[["Packs", Scale, int], Any] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
 

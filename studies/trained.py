@@ -239,11 +239,12 @@ def train(arm: Arm, scale: Scale, packs: Packs, seed: int, work: Path) -> Traine
         settings["init"] = str(train(arm.start, scale, packs, 0, work).folder)
     if arm.weights is not None:
         settings["init"] = arm.weights(packs)
-    folder = work / _run_name(arm.data, settings)
+    folder = work / _run_name(arm, settings)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder.with_suffix(".lock")):
         if not _cost_file(folder).exists():
-            _train_or_resume(data_of(arm, scale, packs, seed), folder, settings)
+            data = data_of(arm, scale, packs, seed)
+            _train_or_resume(data, folder, settings, compared=arm.compared)
     return Trained(arm, scale, packs, seed, folder)
 
 
@@ -277,12 +278,11 @@ def images_of(arm: Arm, scale: Scale) -> int | None:
     return None if smallest == 10**9 else smallest
 
 
-def _run_name(data: str, settings: Mapping[str, Any]) -> str:
-    digest = hashlib.sha256(
-        json.dumps([data, settings], sort_keys=True, default=repr).encode()
-    ).hexdigest()
+def _run_name(arm: Arm, settings: Mapping[str, Any]) -> str:
+    made_of = [arm.data, settings, *(["compared"] if arm.compared else [])]
+    digest = hashlib.sha256(json.dumps(made_of, sort_keys=True, default=repr).encode()).hexdigest()
     method = settings.get("method", "default")
-    return f"{data.replace(':', '-')}-{getattr(method, 'name', method)}-{digest[:10]}"
+    return f"{arm.data.replace(':', '-')}-{getattr(method, 'name', method)}-{digest[:10]}"
 
 
 def _cost_file(folder: Path) -> Path:
@@ -293,7 +293,7 @@ class _LastEpoch(Exception):
     """The encoder is trained and saved."""
 
 
-def _train_or_resume(data: Data, folder: Path, settings: dict[str, Any]) -> None:
+def _train_or_resume(data: Data, folder: Path, settings: dict[str, Any], *, compared: bool) -> None:
     resumed = (folder / "checkpoints" / "last.pt").exists()
     if not resumed:
         shutil.rmtree(folder, ignore_errors=True)  # a run that was killed before a checkpoint
@@ -303,9 +303,8 @@ def _train_or_resume(data: Data, folder: Path, settings: dict[str, Any]) -> None
     given = {} if resumed else every | views | settings
 
     def end(metrics: StepMetrics) -> None:
-        # The comparison with floors takes as long as a short training, and a study has its own.
-        # With initial weights it chooses the encoder that is handed over.
-        if metrics.epoch == settings["epochs"] and "init" not in settings:
+        # The comparison takes as long as a short training, and most studies have their own.
+        if metrics.epoch == settings["epochs"] and not compared:
             raise _LastEpoch
 
     try:

@@ -124,17 +124,20 @@ def _entry(study: Study, gate: Gate, name: str, runs: Mapping[str, Measured]) ->
     floor = study.untrained(name)
     tested, validated = (list(by_seed(runs, p).values()) for p in ("measured", "validation"))
     tried = [
-        arm
-        for arm in study.arms
-        if arm.partition(RATE)[0] == name and all(arm in seed for seed in tested)
+        arm for arm in study.arms if arm.partition(RATE)[0] == name and tested and arm in tested[0]
     ]
     if not tried:
         return Entry(name, 0, None, "test", "not scored alone")
-    chosen = validated and all({floor, *tried} <= seed.keys() for seed in validated)
+    chosen = (
+        validated and all(floor in seed for seed in validated) and set(tried) <= validated[0].keys()
+    )
     seeds = validated if chosen else tested
-    above = {arm: _above(gate, arm, floor, seeds) for arm in tried}
+    # Later seeds may have the best rate alone.
+    of_all_rates = [seed for seed in seeds if set(tried) <= seed.keys()]
+    above = {arm: _above(gate, arm, floor, of_all_rates) for arm in tried}
     best = max(tried, key=lambda arm: -math.inf if above[arm] is None else above[arm])
-    points, why = above[best], ""
+    points = _above(gate, best, floor, [seed for seed in seeds if best in seed])
+    why = ""
     if len(tried) < gate.rates:
         why = f"trained at {counted(len(tried), 'learning rate')}, not {gate.rates}"
     elif not chosen:

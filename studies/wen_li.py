@@ -233,7 +233,8 @@ F4 = Study(
             epochs=40,
             encoder="alexnet",
             seeds=(0, 1, 2, 3, 4),
-            minutes=120,
+            rate_seeds=1,
+            minutes=60,
             settings={"batch_size": 32, "image_size": 16, "lr": 1e-3},
         ),
         "gpu": Scale(

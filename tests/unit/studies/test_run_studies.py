@@ -208,7 +208,7 @@ def test_an_encoder_at_a_gate_is_scored_on_validation_images(packs: Packs, tmp_p
 
 
 def test_runs_are_kept_in_the_order_of_the_arms(toy: Study, tmp_path: Path) -> None:
-    keys = [task.key for task in runner.tasks(toy, "cpu")]
+    keys = [task.key for task in runner.tasks(toy, "cpu", {})]
     kept = runner.Results(toy, "cpu", folder=tmp_path)
     for key in reversed(keys):  # parallel runs end in any order
         kept.add(key, {"measured": {"parts": 0.0}, "seconds": 1.0})

@@ -3,6 +3,7 @@
 import re
 import statistics
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,6 +152,27 @@ def test_the_rate_is_chosen_on_validation_images_and_judged_on_others() -> None:
     assert judge(study, runs)["findings"]["x"]["mean"] == 5.0
 
 
+def test_later_seeds_run_the_rate_that_the_first_one_chose(tmp_path: Path) -> None:
+    study = gated(TRAINED)
+    scale = replace(TINY, seeds=(0, 1, 2), rate_seeds=1)
+    study = replace(study, scales={"cpu": scale}, measure=lambda trained: {})
+    every = runs_of(study, {"a": 10.0, "b": 5.0})
+    kept = runner.Results(study, "cpu", folder=tmp_path)
+    first = kept.next_tasks
+    assert {task.seed for task in first} == {0}
+    assert [task.arm for task in first] == list(study.arms)
+    for task in first:
+        kept.add(task.key, every[task.key] | {"seconds": 1.0})
+    later = [f"a{RATE}0.1", f"b{RATE}0.1", "untrained"]
+    assert [(t.seed, t.arm) for t in kept.next_tasks] == [(s, a) for s in (1, 2) for a in later]
+    for task in kept.next_tasks:
+        kept.add(task.key, every[task.key] | {"seconds": 1.0})
+    assert not kept.missing
+    of_all = judge(study, every)
+    assert kept.content["findings"] == of_all["findings"]
+    assert kept.content["gate"] == of_all["gate"]
+
+
 class Asked(dict[str, Any]):
     """Runs that know which arms a finding asks for."""
 
@@ -218,7 +240,7 @@ def test_results_have_the_criteria_of_their_study_and_its_verdicts(path: Any) ->
     if study.commit:
         return  # its arms are in the code of that commit
     arms = {key.rpartition(" | seed ")[0] for key in kept["runs"]}
-    assert arms <= {task.arm for task in runner.tasks(study, scale)}
+    assert arms <= {task.arm for task in runner.tasks(study, scale, {})}
 
 
 def test_every_row_of_the_papers_says_what_its_runs_say() -> None:
