@@ -45,7 +45,7 @@ def test_a_terminal_moves_while_the_result_is_measured(
 ) -> None:
     frames = []
 
-    def compare(_: Monitor) -> None:
+    def compare(_: Monitor, progress: object) -> None:
         capsys.readouterr()
         time.sleep(0.5)
         frames.append(capsys.readouterr().err.count("measuring"))

@@ -1,13 +1,14 @@
 """Comparison of an encoder with a baseline; see `comparison.py`."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from widefield.core.types import Kind, kind_of
+from widefield.core.types import Inputs, Kind, ProgressCallback, kind_of
 from widefield.data import Dataset
 from widefield.data.planted import Canvas, Digits, ImageFeature, Shapes
 from widefield.encoders import untrained_starts
@@ -54,6 +55,9 @@ IMAGE_COUNTS: dict[Baseline, tuple[int, int]] = {
     "other": (30, 2000),
 }
 """Smallest and largest number of images."""
+_PASSES: dict[Baseline, int] = {"untrained": 9, "initial": 2 + 2}
+"""Times that each of the two encoders sees all images, rotations, quadrants and overlays included,
+at most."""
 _OVERLAYS: dict[str, ImageFeature] = {kind.name: kind.levels()[2] for kind in (Shapes, Digits)}
 """Planted features, at the middle of five grades from hard to easy."""
 # As planted features need (data/planted/overlay.py).
@@ -182,6 +186,25 @@ def _copies(
     return copies_text(f"{count} of {len(images)} images have near-copies", values)
 
 
+@dataclass(kw_only=True)
+class _Encoded:
+    """Counts the images that encoders see, those in all at most."""
+
+    total: int
+    progress: ProgressCallback | None
+    done: int = 0
+
+    def features(self, network: nn.Module, device: torch.device) -> FeatureFunction:
+        def encoded(images: Inputs) -> Tensor:
+            h = extract(network.to(device), images, device=device)
+            self.done += len(h)
+            if self.progress is not None:
+                self.progress(self.done, max(self.done, self.total))
+            return h
+
+        return encoded
+
+
 def compare_with_baseline(
     encoder: nn.Module,
     dataset: Dataset,
@@ -190,6 +213,7 @@ def compare_with_baseline(
     seed: int,
     device: torch.device,
     use_labels: bool = True,
+    progress: ProgressCallback | None = None,
 ) -> Comparison | None:
     """Compare an encoder with its initial weights, or else with itself untrained.
 
@@ -197,6 +221,7 @@ def compare_with_baseline(
     also the statistics of the images in its BatchNorm layers. The result is None for fewer images
     than in `IMAGE_COUNTS`, and for windows. Sounds are compared with the untrained encoder alone,
     and only by labels. Those count if the encoder was trained without them, `use_labels`.
+    `progress` is called with the examples encoded and those in all, over all encoders.
     """
     baseline: Baseline = "untrained" if initial is None else "initial"
     min_count, max_count = IMAGE_COUNTS[baseline]
@@ -204,16 +229,16 @@ def compare_with_baseline(
     if len(dataset) < min_count or not (dataset.kind == "images" or by_labels):
         return None
     data = dataset.subset(dataset.spread_rows(max_count)).first_read().decoded()
-
-    def features(network: nn.Module) -> FeatureFunction:
-        return partial(extract, network.to(device), device=device)
-
+    labels = data.labels if use_labels else {}
+    encoded = _Encoded(total=2 * _PASSES[baseline] * len(data), progress=progress)
+    features = partial(encoded.features, device=device)
     others: tuple[Iterable[FeatureFunction], Iterable[FeatureFunction]] = ((), ())
     if initial is None:
         # The run's own seed: this is the network that it began with. Other commands do not know
         # that seed, and take others than its default.
         starts = untrained_starts(encoder, seed=seed)
         networks = untrained_floor(starts, data.images, device=device)
+        encoded.total += 2 * len(networks) * len(data) if labels else 0
         readouts = (network for each in networks for network in each.readouts())
         initial = next(readouts)
         # Generators: a network is built and moved to the device only when its turn comes.
@@ -223,7 +248,7 @@ def compare_with_baseline(
         features(initial),
         features(encoder),
         data.images,
-        data.labels if use_labels else None,
+        labels,
         others=others,
         baseline=baseline,
         groups=data.groups,

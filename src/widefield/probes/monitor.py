@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widefield.core.errors import option
+from widefield.core.types import ProgressCallback
 from widefield.data import Dataset
 from widefield.encoders import Encoder
 from widefield.metrics import Health, health
@@ -83,7 +84,7 @@ class Monitor:
             **{f"knn_accuracy_{task}": accuracy for task, accuracy in knn.items()},
         }
 
-    def compare(self) -> None:
+    def compare(self, progress: ProgressCallback | None = None) -> None:
         """Compare the encoder with its initial weights, or with itself untrained."""
         self.comparison = compare_with_baseline(
             self.encoder,
@@ -92,6 +93,7 @@ class Monitor:
             seed=self.seed,
             device=self.device,
             use_labels=self.use_labels,
+            progress=progress,
         )
 
     @property

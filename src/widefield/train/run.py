@@ -367,9 +367,9 @@ class PretrainRun:
 
     def _compare(self) -> None:
         self.print_line("measuring: the comparison with its floors")
-        with self.console.status("measuring"):  # moves, because it may take longer than training
+        with images_bar(self.console, "measuring") as progress:  # it may take minutes
             self._average()
-            self.monitor.compare()
+            self.monitor.compare(progress)
         if self.monitor.comparison is not None:
             self.monitor.comparison.write(self.folder.path / "comparison.json")
 

@@ -58,7 +58,8 @@ class Plan(TabularResult):
     device_bytes: int
     """Expected peak memory on the device; without a GPU the part of `host_bytes` for the model."""
     epoch_seconds: float | None
-    """Expected duration, without health checks and checkpoints; None if no step was taken."""
+    """Expected duration, without health checks, checkpoints, and the comparison and the readout
+    after the last one; None if no step was taken."""
     least_epoch_seconds: float | None = None
     """Duration at the published peak of a device that is not here, a lower bound."""
     scale: Mapping[str, float] = field(default_factory=dict)

@@ -57,6 +57,29 @@ def test_an_encoder_of_what_views_keep_is_better_than_untrained() -> None:
     assert "labels" not in found.lines()[1]
 
 
+@pytest.mark.parametrize(
+    ("is_from_start", "use_labels"), [(False, True), (False, False), (True, True)]
+)
+def test_progress_counts_the_images_of_all_encoders(is_from_start: bool, use_labels: bool) -> None:
+    """As the comparison is made of images, and not only at its end."""
+    encoder, data = build_encoder("resnet-tiny", image_size=SIDE, seed=0), images(100)
+    calls: list[tuple[int, int]] = []
+    initial = build_encoder("resnet-tiny", image_size=SIDE, seed=1) if is_from_start else None
+    compare_with_baseline(
+        encoder,
+        data,
+        initial=initial,
+        seed=0,
+        device=CPU,
+        use_labels=use_labels,
+        progress=lambda done, total: calls.append((done, total)),
+    )
+    done, totals = zip(*calls, strict=True)
+    assert list(done) == sorted({*done})
+    assert done[0] == len(data)
+    assert {*totals} == {done[-1]}
+
+
 def test_labels_that_are_significantly_lower_overrule() -> None:
     better = ("better", "the label-free scores rose")
     lower = PairedDifference(before=0.8, after=0.5, low=-0.4, high=-0.2)
