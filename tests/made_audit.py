@@ -43,6 +43,7 @@ def task(name: str, learned: float | None) -> TaskAudit:
             }
         },
         best_stage="s3@4",
+        best_untrained_stage="s3@4",
     )
 
 

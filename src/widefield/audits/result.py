@@ -27,7 +27,7 @@ from widefield.report.tables import ResultTable, TabularResult, percent, percent
 # Chosen by hand: an audit takes less than 2 MB (pictures.py).
 LARGEST = 2**28
 """Largest size of an audit's file, bytes."""
-_FORMAT = 4
+_FORMAT = 5
 # Chosen by hand.
 _MIN_INCREASE = 0.02
 """Smallest increase of a learned share over the second half of training that counts."""

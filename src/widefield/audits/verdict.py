@@ -59,7 +59,10 @@ class TaskAudit:
     """Stage and grid, such as `s3@4` -> linear-probe `accuracy`, `low` and `high`, and those of the
     untrained network, `untrained`, `untrained_low` and `untrained_high`."""
     best_stage: str | None
-    """The one with the highest accuracy; None if stages were not measured."""
+    """The one that predicts the validation split of the training examples best, so that it is not
+    chosen on what it is scored on; None if stages were not measured."""
+    best_untrained_stage: str | None
+    """That of the untrained network."""
     measure: Measure = "accuracy"
     """What `accuracy`, floor, ceiling and stages are: R2 of a number, mean average precision of
     several labels."""
@@ -131,8 +134,9 @@ class TaskAudit:
 
     def stage_text(self) -> str:
         """Return the accuracies of wide features, the best stage and the best untrained one."""
+        other = self.best_untrained_stage
         assert self.best_stage is not None
-        other = max(self.stages, key=lambda name: self.stages[name]["untrained"])
+        assert other is not None
         ours, untrained = self.stages[self.best_stage], self.stages[other]
         wide = "" if self.wide is None else f"wide features {self.text(self.wide)}, "
         return (
@@ -199,6 +203,7 @@ def audit_task(
         right=packed(encoder.values),
         stages={name: _stage_scores(*pair) for name, pair in (stages or {}).items()},
         best_stage=_best(stages, 0) if stages else None,
+        best_untrained_stage=_best(stages, 1) if stages else None,
         measure=encoder.measure,
         groups=None
         if encoder.groups is None
@@ -263,7 +268,7 @@ def _share(
 
 def _best(stages: StagePairs, side: int) -> str:
     """Return the stage that is best of the encoder (0) or of the untrained network (1)."""
-    return max(stages, key=lambda name: stages[name][side].value)
+    return min(stages, key=lambda name: stages[name][side].validation_error)
 
 
 def _stage_scores(encoder: Outcome, untrained: Outcome) -> dict[str, float]:

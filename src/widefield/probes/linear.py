@@ -51,6 +51,8 @@ class LinearProbe:
     """L2 strength selected on the validation split."""
     validation: dict[float, float]
     """Validation accuracy of every strength of the grid."""
+    validation_error: float
+    """Least validation cross-entropy."""
     weight: Tensor
     """Float32 [K, D]."""
     bias: Tensor
@@ -129,6 +131,7 @@ def fit_linear(
                 groups=None if groups is None else groups[1],
                 l2=grid[k],
                 validation=dict(zip(grid, trials[i].accuracy[j].tolist(), strict=True)),
+                validation_error=float(trials[i].loss[j].min()),
             )
     return {task: results[task] for task in classes}
 
@@ -142,6 +145,7 @@ def _probe(
     groups: GroupIds | None,
     l2: float,
     validation: dict[float, float],
+    validation_error: float,
 ) -> LinearProbe:
     """Return the probe with weights [K, d + 1] of the coordinates in `frame`."""
     bias, weight = weight[:, -1], weight[:, :-1] @ frame.axes.T
@@ -152,6 +156,7 @@ def _probe(
         outcome=Outcome(values=hits, groups=groups),
         l2=l2,
         validation=validation,
+        validation_error=validation_error,
         weight=raw,
         bias=(bias - raw.double() @ frame.standardize.mean.double()).float(),
         predicted=predicted,

@@ -91,6 +91,9 @@ class Outcome:
     """Penalty chosen for the probe: one, or one for each label."""
     train_examples: int = 0
     """Number of examples that the probe was fitted on."""
+    validation_error: float = np.nan
+    """Least cross-entropy, or squared error, on the validation split of the training examples, by
+    which features are chosen; NaN where it was not measured."""
     widening: float = 1.0
     """What deviations of paired differences are multiplied by, for few examples with a label."""
 
@@ -190,7 +193,8 @@ class Predictions:
     readout: int = 0
     """Which of several features are taken."""
     errors: tuple[float, ...] = ()
-    """The cross-entropy on held-out labels by each of these; empty if nothing was held out."""
+    """The cross-entropy on held-out labels by each of these, or the squared error of each target;
+    empty if nothing was held out."""
 
     @property
     def tested(self) -> NDArray[np.bool_]:

@@ -84,6 +84,7 @@ def fit_ridge(
         predicted=predicted.numpy(),
         held_out=validated.numpy(),
         l2=tuple(grid[index][1] for index in best.tolist()),
+        errors=tuple(squared.mean(1).amin(0).tolist()),
     )
 
 

@@ -62,6 +62,7 @@ def score(
             ),
             knn=votes.get(task),
             l2=(probe.l2,),
+            validation_error=probe.validation_error,
             train_examples=len(train_h),
         )
         for task, probe in probes.items()
@@ -97,7 +98,12 @@ def _score_targets(
             fitted.predicted[:, members],
             groups=None if groups is None else groups[1],
         )
-        outcomes[task] = replace(outcome, l2=fitted.l2[members], train_examples=len(train_h))
+        outcomes[task] = replace(
+            outcome,
+            l2=fitted.l2[members],
+            train_examples=len(train_h),
+            validation_error=float(np.mean(fitted.errors[members])),
+        )
         first = members.stop
     return outcomes
 

@@ -82,9 +82,9 @@ def test_every_string_of_an_audit_is_escaped() -> None:
         ("", "holds no JSON"),
         ("[1, 2]", "holds no audit"),
         ('{"encoder": "resnet18", "tasks": {}}', "holds no audit"),
-        ('{"format": 4, "encoder": "resnet18"}', "damaged"),
-        (json.dumps({"format": 4, "tasks": {"digit": {**DIGIT, "learned": "x"}}}), "damaged"),
-        (json.dumps({"format": 4, "tasks": {"digit": {**DIGIT, "color": 1}}}), "damaged"),
+        ('{"format": 5, "encoder": "resnet18"}', "damaged"),
+        (json.dumps({"format": 5, "tasks": {"digit": {**DIGIT, "learned": "x"}}}), "damaged"),
+        (json.dumps({"format": 5, "tasks": {"digit": {**DIGIT, "color": 1}}}), "damaged"),
     ],
     ids=["empty", "list", "unmarked", "short", "broken", "unknown"],
 )

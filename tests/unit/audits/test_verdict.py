@@ -13,7 +13,8 @@ from widefield.probes.verdicts import EASY, LEARNED, MIN_GAP, WEAKENED, name_sha
 
 def probed(accuracy: float, n: int = 1000, seed: int = 0) -> Outcome:
     hits = np.arange(n) < round(accuracy * n)
-    return Outcome(values=np.random.default_rng(seed).permutation(hits), knn=accuracy)
+    values = np.random.default_rng(seed).permutation(hits)
+    return Outcome(values=values, knn=accuracy, validation_error=1 - accuracy)
 
 
 def verdict(encoder: float, pixels: float, random: float, ceiling: float, n: int = 1000):
@@ -192,6 +193,20 @@ def test_a_feature_is_hidden_or_lost_by_its_stages(
     assert word in line
     if word in ("hidden", "lost"):
         assert f"best stage s1@4 {100 * best:.0f} %, of the untrained network s1@4" in line
+
+
+def test_stages_are_chosen_by_training_examples_alone() -> None:
+    """Of many stages one has the most hits in the test by chance, and that is no evidence."""
+    encoder, floor, ceiling = probed(0.5, 60), probed(0.1, 60), probed(0.7, 60)
+    held_out = Outcome(values=probed(0.5, 60, 1).values, validation_error=0.1)
+    lucky = Outcome(values=probed(0.8, 60, 2).values, validation_error=0.2)
+    for stage, untrained in ((lucky, held_out), (held_out, lucky)):
+        stages = {"s1@1": (stage, untrained), "s2@1": (held_out, held_out)}
+        found = judged("t", encoder, {"random": floor}, ceiling, classes=10, stages=stages)
+        assert (found.best_stage, found.best_untrained_stage) == (
+            ("s2@1", "s1@1") if stage is lucky else ("s1@1", "s2@1")
+        )
+        assert found.verdict == "unclear"
 
 
 def test_without_stages_nothing_is_hidden_or_lost() -> None:
