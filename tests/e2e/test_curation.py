@@ -184,7 +184,9 @@ def test_queries_that_cannot_be_read_are_refused_in_one_line(command: Command) -
     Path("broken.png").write_text("no image")
     Path("notes.txt").write_text("no image")
     Path("near.csv").write_text("mine")
+    Image.new("RGB", (16, 16)).save("black.png")
     for image, message in (
+        ("black.png", "the features of the query 'black.png' are all 0, as those of a black"),
         ("broken.png", "the query 'broken.png' cannot be read: give image data, as in pictures"),
         ("notes.txt", "the query 'notes.txt' cannot be read"),
         ("nowhere.png", "the query 'nowhere.png' is no file"),

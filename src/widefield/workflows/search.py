@@ -117,6 +117,11 @@ def search(
     query = _open_query(extractor, Path(image), dataset)
     extractor = extractor.ready(dataset, on_note=on_note, quiet=quiet)
     h, q = (unit_rows(extractor.features(d.inputs, quiet=quiet)) for d in (dataset, query))
+    if not q.any():
+        raise ValueError(
+            f"the features of the query {str(image)!r} are all 0, as those of a black image by "
+            "pixels are, and have no cosine: give another query, or another encoder"
+        )
     cosine = (h @ q[0]).cpu().numpy()
     rows = np.argsort(-cosine, kind="stable")[:count]
     found = Nearest(

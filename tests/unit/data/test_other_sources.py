@@ -643,7 +643,13 @@ def test_too_many_bad_examples_are_refused(tmp_path):
 CONTENTS = {
     "a.zip": (b"PK no zip file", "cannot be read: not a zip file, or cut off"),
     "a.arrow": (b"ARROW1 and no more", "is not a readable Arrow file"),
-    "a.csv": (b"name,class\na.png,1\n", "a.csv has no column 'path'"),
+    "a.csv": (b"name,class\na.png,1\n", "a.csv has no column 'path': a table lists images or"),
+    "values.csv": (b"0.1,0.1,9.8\n0.2,0.1,9.7\n", "give values of sensors as windows \\[n, chan"),
+    "two.csv": (b"path,kind,kind\na.png,1,2\n", "two.csv has two columns 'kind': leave one"),
+    "again.csv": (
+        b"path,kind,size\na.png,ant,1\nb.png,bee,2\na.png,ant,3\n",
+        "again.csv' lists 'a.png' twice, with size '1' and '3': keep one row of each path",
+    ),
     "a.h5": (b"no HDF5", "is not a readable HDF5 file|HDF5 files need an extra: pip install"),
     "urls.csv": (b"path\nfile:///data/0.wav\n", "urls.csv' lists URLs of sounds: download these"),
     "state.json": (b"[", "state.json' cannot be read: save the data set again"),

@@ -66,6 +66,18 @@ def test_a_channel_of_a_large_unit_is_not_constant() -> None:
     assert std == pytest.approx((x.std(),), rel=1e-6)
 
 
+def test_counters_that_float32_would_round_are_refused(tmp_path: Path) -> None:
+    ticks = 1_700_000_000_000 + 10 * np.arange(320).reshape(10, 1, 32)
+    table = pa.table({"window": [window.tolist() for window in ticks]})
+    pq.write_table(table, tmp_path / "ticks.parquet")
+    for data in ({"windows": ticks}, {"windows": -ticks}, tmp_path / "ticks.parquet"):
+        with pytest.raises(ValueError, match=r"whole numbers up to .*, which float32 rounds above"):
+            open_dataset(data)
+    for exact in (ticks - ticks.min(), 2**40 * (ticks % 1000), ticks.astype(np.float32)):
+        found = open_dataset({"windows": exact}).images
+        np.testing.assert_array_equal(found[:, 0, :, 0], exact[:, 0])
+
+
 def test_batches_are_the_windows() -> None:
     dataset = open_dataset({"windows": windows()})
     batch = next(iter(Loader(dataset, batch_size=5, device=torch.device("cpu")).epoch(0)))

@@ -37,6 +37,8 @@ def read_csv(path: Path, source: str) -> tuple[dict[str, list[Any]], list[int]]:
                 f"hold a {_DELIMITERS[delimiter]} in double quotes"
             )
     names = checked_names(header, source)
+    if path_column(names) is None:
+        raise no_column(source, PATH)
     columns: dict[str, list[Any]] = {}
     for name in names:
         k = header.index(name)
@@ -61,7 +63,6 @@ def csv_format(path: Path, source: str) -> tuple[str, str, list[str]]:
         found = (x for x in _DELIMITERS if len(split(x)) > 1 and path_column(split(x)) is not None)
         delimiter = next(found, ",")
         names = split(delimiter)
-    checked_names(names, source)
     return encoding, delimiter, names
 
 
@@ -86,13 +87,11 @@ def path_column(names: Sequence[str]) -> str | None:
 
 
 def checked_names(names: list[str], source: str) -> list[str]:
-    """Return the columns with a name; check that `path` is there and none is repeated."""
+    """Return the columns with a name; check that none is repeated."""
     named = [name for name in names if name.strip()]
     for name in named:
         if named.count(name) > 1:
             raise ValueError(f"{source} has two columns {name!r}: leave one of them out")
-    if path_column(named) is None:
-        raise no_column(source, PATH)
     return named
 
 

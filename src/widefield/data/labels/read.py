@@ -198,6 +198,8 @@ def _columns_in_memory(labels: Frame | Series | Mapping[str, str]) -> dict[str, 
         originals = {str(name).strip(): name for name in header}
         names = checked_names([str(name).strip() for name in header], "labels")
         path = path_column(names)
+        if path is None:
+            raise no_column("labels", PATH)
         return {PATH if name == path else name: _cells(labels[originals[name]]) for name in names}
     if not isinstance(labels, Mapping | Series):
         raise ValueError(f"cannot read labels from {type(labels).__name__}: give {_FORMATS}")

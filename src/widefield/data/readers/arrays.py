@@ -13,7 +13,7 @@ from widefield.core.names import printable
 from widefield.data.decode.eight_bits import UNIT, to_8_bits
 from widefield.data.examples import Examples
 from widefield.data.labels.arrays import described, read_label_arrays
-from widefield.data.labels.text import text_of
+from widefield.data.labels.text import LARGEST_EXACT, text_of
 from widefield.data.readers.npz import read_arrays
 from widefield.data.readers.recordings import of_array, of_pack, split_at
 
@@ -22,6 +22,8 @@ _MOST_CHANNELS = 64
 """Channels of an image, chosen by hand: more of them are another axis."""
 _SHORTEST = 16
 """Minimum length of a window: an encoder halves it four times."""
+_LARGEST_EXACT = 2**24
+"""Whole numbers up to this one are exact in float32."""
 
 Array = NDArray[np.generic] | torch.Tensor
 
@@ -239,4 +241,17 @@ def as_windows(x: NDArray[np.generic], key: str) -> NDArray[np.float32]:
             f"key '{key}' holds NaN or infinity in {int((~finite).sum())} of {n} windows "
             f"(first: row {int(np.flatnonzero(~finite)[0])}); leave them out or fill the gaps"
         )
+    _check_exact(x, out, key)
     return out
+
+
+def _check_exact(x: NDArray[np.generic], stored: NDArray[np.float32], key: str) -> None:
+    """Check that whole numbers [n, channels, time], such as counts, are stored as they are."""
+    largest = max(-float(x.min()), float(x.max()))
+    if largest <= _LARGEST_EXACT or (x.dtype.kind == "f" and largest > LARGEST_EXACT):
+        return
+    if (x == np.trunc(x)).all() and (stored[:, 0] != np.moveaxis(x, 1, 2)).any():
+        raise ValueError(
+            f"key '{key}' has whole numbers up to {largest:,.0f}, which float32 rounds above "
+            f"{_LARGEST_EXACT:,}: subtract an offset or take differences, or give float32 values"
+        )
