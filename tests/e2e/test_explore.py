@@ -12,7 +12,7 @@ from PIL import Image
 
 import widefield
 from commands import Command
-from widefield.workflows.explore_page import explore_page
+from widefield.workflows.explore_page import _labels, explore_page
 
 COLORS = {"red": (200, 60, 60), "green": (60, 200, 60), "blue": (60, 60, 200)}
 
@@ -39,6 +39,7 @@ def explore(*more: str) -> list[str]:
 def test_page_and_tables_have_what_is_there(command: Command) -> None:
     said = command.text(*explore("--tables", "found"))
     assert re.search(r"groups of near-duplicates +1\b", said)
+    assert re.search(r"kNN accuracy of class \S+ % on all images, 34\.1 % of the commonest", said)
     assert re.search(r"labels of class to check +1\b", said)
     tables = {
         path.stem: pq.read_table(path).to_pylist() for path in Path("found").glob("*.parquet")
@@ -75,6 +76,8 @@ def test_clusters_are_the_colors(command: Command) -> None:
 def test_the_call_is_the_command_and_repeats_itself(pictures: Path, command: Command) -> None:
     command.text(*explore())
     found = widefield.explore("pixels", "pictures", quiet=True)
+    (group,) = _labels(found).groups
+    assert "34% that of the commonest class" in str(group.title)
     assert explore_page(found, seed=0) == Path("page.html").read_text()
     assert pictures.exists()
 

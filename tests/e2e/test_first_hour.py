@@ -334,7 +334,8 @@ def test_a_run_says_whether_it_is_better_than_untrained(command: Command, in_tmp
     assert said.startswith("linear probe on class ")
     assert re.search(r"\d points? (above|below) the untrained network", said.splitlines()[0])
     page = Path("good/report.html").read_text()
-    assert "Verdict: better than untrained." in page
+    reason = "the mean of the label-free scores is significantly higher"
+    assert f"Verdict: better than untrained: {reason}." in page
     assert "Neighbor consistency under augmentation " in page
     assert "Linear-probe accuracy (class): " in page
     control = ("control", "--epochs", 1, "--lr", 1e-9)

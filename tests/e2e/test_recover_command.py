@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ import pytest
 import widefield
 from commands import Command
 from runs import small, uncompared
+from widefield.probes.outcome import Outcome
 from widefield.workflows.pretrain import pretrain
+from widefield.workflows.recover import Recovery
 
 COUNT = 400
 
@@ -156,3 +159,26 @@ def test_the_python_call_returns_the_encoder(run: Path, in_tmp: Path) -> None:
     kept = widefield.load("new").state_dict()
     assert all(bool((kept[key] == value).all()) for key, value in done.encoder.state_dict().items())
     assert json.loads(json.dumps(done.to_json()))["epochs"] == 2
+
+
+@pytest.mark.parametrize(
+    ("hits", "end"), [(48, ", which is within chance"), (20, "its former accuracy")]
+)
+def test_a_decrease_is_reported_with_what_its_interval_says(hits: int, end: str) -> None:
+    draw = np.random.default_rng(0).permutation
+    before, after = (Outcome(values=draw(np.arange(100) < count)) for count in (50, hits))
+    found = Recovery(
+        encoder=SimpleNamespace(),
+        run="run",
+        feature=None,
+        epochs=1,
+        examples=(400, 100),
+        seconds=1.0,
+        before={"color": before},
+        after={"color": after},
+        wide={"color": before},
+        notes=[],
+    )
+    (line,) = found.missed
+    assert line.startswith(f"color is {50 - hits}.0 points below its former accuracy")
+    assert line.endswith(end)

@@ -117,7 +117,7 @@ class Monitor:
         """Return health and the verdict of the comparison in sentences."""
         state = f"Its features are {self.last_health().verdict}."
         result = self.comparison
-        return state if result is None else f"{state} Verdict: {result.text}."
+        return state if result is None else f"{state} Verdict: {result.text}: {result.reason}."
 
     def details(self) -> list[str]:
         """Return the results behind the summary, in lines."""

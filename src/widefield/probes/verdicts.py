@@ -69,8 +69,8 @@ def judge_with_labels(
     scores |= {f"kNN accuracy ({task})": score for task, score in knn.items()}
     for name, s in scores.items():
         if s.difference < -MAX_DECREASE or probably_lower(s):
-            points = 100 * abs(s.difference)
-            return "worse", f"{name} decreased by {points:.1f} points"
+            chance = "" if probably_lower(s) else ", which may be chance"
+            return "worse", f"{name} decreased by {-100 * s.difference:.1f} points{chance}"
     for name, s in scores.items():
         if s.verdict == "higher":
             return "better", f"{name} is significantly higher, and no accuracy is probably lower"

@@ -122,7 +122,13 @@ def classify(
         values=found.predicted,
         cross_validation=outcome,
         floors={} if outcome is None else _floors(extractor, dataset, label_task, found, outcome),
-        notes=(*extractor.notes, *_choice(found), *chosen, *label_task.notes, *dataset.notes),
+        notes=(
+            *extractor.notes,
+            *_choice(found),
+            *(f"{note}; scores on these labels are too high by this choice" for note in chosen),
+            *label_task.notes,
+            *dataset.notes,
+        ),
     )
     if isinstance(label_task, ClassTask):
         readout = h[found.readout]

@@ -161,7 +161,8 @@ def _labels(found: Exploration) -> Section:
         groups.append(
             ImageGroup(
                 title=f"{task}: {suspects.agreement:.0%} of {found.checked(task)} have the label "
-                "of most neighbors; the lower this share, the weaker the evidence",
+                f"of most neighbors, {found.commonest(task):.0%} that of the commonest class; the "
+                "lower the first share, the weaker the evidence",
                 rows=rows.tolist(),
                 captions=[
                     f"labeled {classes[label]}; {share:.0%} of neighbors: {classes[other]}"

@@ -53,6 +53,11 @@ class Exploration(TabularResult):
         count = int((y >= 0).sum())
         return f"all {kind}" if count == len(y) else f"the {count:,} labeled {kind}"
 
+    def commonest(self, task: str) -> float:
+        """Return the share of the most frequent class among the labels of a task."""
+        y = self.dataset.labels[task]
+        return float(np.bincount(y[y >= 0]).max() / (y >= 0).sum())
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield explore --json` prints them."""
         return {
@@ -66,7 +71,11 @@ class Exploration(TabularResult):
             "outliers": len(self.outliers),
             "quality": {name: len(rows) for name, rows in self.quality.items()},
             "suspected_labels": {
-                task: {"count": len(found.rows), "neighbors_agree": found.agreement}
+                task: {
+                    "count": len(found.rows),
+                    "neighbors_agree": found.agreement,
+                    "commonest_class": self.commonest(task),
+                }
                 for task, found in self.suspects.items()
             },
             "notes": list(self.notes),
@@ -88,7 +97,8 @@ class Exploration(TabularResult):
                 rows=[[name, f"{count:,}"] for name, count in found.items()],
                 lines=[
                     f"kNN accuracy of {task} {percent(suspects.agreement)} % on "
-                    f"{self.checked(task)}: the lower, the weaker the evidence on its labels"
+                    f"{self.checked(task)}, {percent(self.commonest(task))} % of the commonest "
+                    "class: the lower, the weaker the evidence on its labels"
                     for task, suspects in self.suspects.items()
                 ],
             )

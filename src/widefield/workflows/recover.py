@@ -94,7 +94,8 @@ class Recovery(TabularResult):
                     f"expected; give more {option('epochs')}, or take features wide"
                 )
             elif task != self.feature and change.difference < -MAX_DECREASE:
-                lines.append(f"{task} decreased by {-100 * change.difference:.1f} points")
+                points = f"{-100 * change.difference:.1f} points"
+                lines.append(f"{task} is {change.beside('its former accuracy', points)}")
         return tuple(lines)
 
     def to_json(self) -> dict[str, Any]:

@@ -132,6 +132,11 @@ def test_the_reason_names_the_accuracy_that_decided() -> None:
     up, same, down = made(0.05), made(0.0), made(-0.04)
     found = judge_with_labels({"class": up, "color": same}, {"class": same, "color": down})
     assert found == ("worse", "kNN accuracy (color) decreased by 4.0 points")
+    unsure = judge_with_labels({"class": up, "color": made(-0.04, half=0.1)}, {})
+    assert unsure == (
+        "worse",
+        "linear-probe accuracy (color) decreased by 4.0 points, which may be chance",
+    )
     assert "kNN accuracy (color) is" in judge_with_labels({"class": same}, {"color": up})[1]
 
 
