@@ -20,6 +20,7 @@ from widefield.core.files import write_atomically
 from widefield.core.hardware import check_memory
 from widefield.core.settings import Settings
 from widefield.data import Dataset
+from widefield.data.spec import parse
 from widefield.data.table import EXCLUDED
 
 _METADATA = b"widefield"
@@ -125,11 +126,13 @@ class Manifest:
                 change = f"labels of task {task!r} differ"
         if change:
             only_new = not allow_new and set(used["path"].to_pylist()) < set(dataset.paths)
-            hint = (
-                f"add new examples with {option('resume', True)} and more {option('epochs')}"
-                if only_new
-                else "restore it"
-            )
+            hint = "restore it"
+            if only_new:
+                hint = f"add new examples with {option('resume', True)} and more {option('epochs')}"
+            elif dataset.groups is not None and parse(dataset.spec).split is not None:
+                hint = (
+                    "leave out new groups, which can move others to the test split, or restore it"
+                )
             raise ValueError(
                 f"the data changed since the run began: {change}; {hint}, or go on from its "
                 f"encoder in a new run: {option('init', self.file.parent)} with another "

@@ -106,7 +106,8 @@ def classify(
     notes = (*extractor.notes, *dataset.notes, *label_task.notes)
     extractor = extractor.ready(dataset, notes=notes, on_note=on_note, quiet=quiet)
     labeled = dataset.subset(label_task.rows)
-    (_, dataset), chosen = with_chosen_weights(extractor, labeled, dataset, seed=seed)
+    (_, dataset), choice = with_chosen_weights(extractor, labeled, dataset, seed=seed)
+    chosen = (f"{note}; scores on these labels are too high by this choice" for note in choice)
     candidates = [extractor]
     if extractor.or_pooled and extractor.kind == "wide":  # the first of equals counts
         candidates.append(replace(extractor, kind="pooled", dim=None))
@@ -122,13 +123,7 @@ def classify(
         values=found.predicted,
         cross_validation=outcome,
         floors={} if outcome is None else _floors(extractor, dataset, label_task, found, outcome),
-        notes=(
-            *extractor.notes,
-            *_choice(found),
-            *(f"{note}; scores on these labels are too high by this choice" for note in chosen),
-            *label_task.notes,
-            *dataset.notes,
-        ),
+        notes=(*extractor.notes, *_choice(found), *chosen, *label_task.notes, *dataset.notes),
     )
     if isinstance(label_task, ClassTask):
         readout = h[found.readout]

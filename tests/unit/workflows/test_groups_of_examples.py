@@ -16,12 +16,13 @@ from made_tables import Frame
 from widefield.audits.audit import audit
 from widefield.audits.bounds import probe_tasks
 from widefield.audits.verdict import audit_task
-from widefield.data import open_dataset
+from widefield.data import Dataset, open_dataset
 from widefield.inference.open_encoder import open_encoder
 from widefield.inference.overlap import copies_note
 from widefield.inference.splits import open_train_test
 from widefield.probes import pixels
 from widefield.probes.compare import compare
+from widefield.train.manifest import Growth, Manifest
 from widefield.train.run_dir import RunFolder
 from widefield.workflows.classify import classify
 from widefield.workflows.explore import explore
@@ -253,3 +254,21 @@ def test_a_run_on_a_split_without_groups_needs_the_data(tmp_path: Path) -> None:
     report = probe(out, f"{tmp_path}/mine.npz:test", train_data=data, **options)
     score = report.tasks["label"].score
     assert (score.train_examples, len(score)) == (32, 8)
+
+
+def test_groups_that_join_may_divide_the_others_anew(tmp_path: Path) -> None:
+    """An example that moved to the test split is not called removed without saying so."""
+    levels = np.arange(240, dtype=np.uint8)[:, None, None, None]
+    made = {"x": np.broadcast_to(levels, (240, 8, 8, 3))}
+    made["scene"] = np.array([f"x{i // 4:02}" for i in range(240)])
+    manifest = Manifest(tmp_path / "manifest.parquet")
+
+    def opened(count: int) -> Dataset:
+        np.savez(tmp_path / "mine.npz", **{name: each[:count] for name, each in made.items()})
+        return open_dataset(f"{tmp_path}/mine.npz:train", group="scene")
+
+    before = opened(40)
+    manifest.write(before, Growth(first=len(before)))
+    assert manifest.check_data(opened(40)) == 0
+    with pytest.raises(ValueError, match=r"is gone, .*; leave out new groups, which can move"):
+        manifest.check_data(manifest.in_order(opened(240)), allow_new=True)
