@@ -1,5 +1,7 @@
 """What the default encoder learns on top of its dictionary of patches."""
 
+from dataclasses import replace
+
 from studies.equal_time import data
 from studies.study import Arm, Finding, Measured, Scale, cpu_study, difference, percent
 from studies.trained import Trained, by_task, features, scores, validated
@@ -95,6 +97,15 @@ DICTIONARY_ALL = cpu_study(
     ),
 )
 
+DICTIONARY_ALL_LABELS = replace(
+    DICTIONARY_ALL,
+    id="dictionary-50000-labels",
+    question="How accurate are probes of these encoders that are fitted on all 50,000 labels?",
+    scales=dict(DICTIONARY_ALL.scales)
+    | {"cpu": replace(DICTIONARY_ALL.scales["cpu"], probed=None)},
+    conclusion="",
+)
+
 # The default of view-contrast for networks with batch norm, and multiples of it.
 RATES = (5e-3, 1e-2, 2e-2, 4e-2)
 DICTIONARY_RATES = cpu_study(
@@ -114,4 +125,10 @@ DICTIONARY_RATES = cpu_study(
     ),
 )
 
-STUDIES = [DICTIONARY, DICTIONARY_DIGITS, DICTIONARY_ALL, DICTIONARY_RATES]
+STUDIES = [
+    DICTIONARY,
+    DICTIONARY_DIGITS,
+    DICTIONARY_ALL,
+    DICTIONARY_ALL_LABELS,
+    DICTIONARY_RATES,
+]
