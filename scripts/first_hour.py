@@ -163,7 +163,9 @@ def page(outputs: Mapping[str, str], facts: Mapping[str, Any]) -> str:
         f"ten labels a class, on the {others} photographs whose label was not given:\n",
         f"<!-- table: first-hour -->\n\n{first_hour()}\n\n<!-- end -->",
         "\nWritten by `python scripts/first_hour.py cifar10_train.npz "
-        "efficientnet-lite0-57934424.pth` ([times](../benchmarks/results/first_hour.json)).\n",
+        "efficientnet-lite0-57934424.pth` ([times](../benchmarks/results/first_hour.json)). The "
+        "accuracies are of one seed and one draw of labels; what adapting gains with four seeds is "
+        "in [a table](start.md#settings).\n",
         f"## Install ({seconds['install']:.0f} s)\n",
         "```text\n$ python -m venv env\n$ env/bin/pip install .\n```\n",
     ]

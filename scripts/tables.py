@@ -76,6 +76,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "first-hour": starts.first_hour,
     "common-starts": starts.common_starts,
     "start-averages": starts.averages,
+    "start-thresholds": starts.thresholds,
     "start-photographs": starts.photographs,
     "start-pairs": starts.pairs,
     "explore-planted": explore.planted,

@@ -5,11 +5,14 @@ from collections.abc import Iterable
 
 from pages.format import read, table
 from studies.page import runs
+from studies.photographs import SIDES, THRESHOLDS
 from studies.starts import AVERAGES
 from studies.verdict import by_seed, interval
 
 _MEASURES = ("class, %", "class by neighbors, %", "R²")
 READOUTS = {"pooled": "", "wide": ", wide"}
+COUNTS = ("5", "20", "all")
+"""Labels a class."""
 
 
 WAYS = {
@@ -67,12 +70,32 @@ def averages() -> str:
 
 def photographs() -> str:
     """Return the accuracy of frozen features from few and all labels, and what adapting gains."""
-    name, counts, rows = "keeping-photographs", ("5", "20", "all"), []
+    name, rows = "keeping-photographs", []
     for data in ("clothes", "x-rays"):
         for readout, ending in READOUTS.items():
-            measures = [f"{ending}, {count} labels, %" for count in counts]
+            measures = [f"{ending}, {count} labels, %" for count in COUNTS]
             rows.append([data, readout, *_frozen_and_gains(name, data, measures)])
-    return table(["data", "features", *_heads(counts)], rows)
+    return table(["data", "features", *_heads(COUNTS)], rows)
+
+
+def thresholds() -> str:
+    """Return what the average that each threshold chooses gains over the start, in points."""
+    seeds, rows = by_seed(runs("start-thresholds")).values(), []
+    for data in SIDES:
+        for threshold in (f"{t:g}" for t in THRESHOLDS):
+            shares = [seed[data][f"{threshold}, share"] for seed in seeds]
+            gains = [
+                _gain(
+                    (
+                        seed[data][f"frozen, {count} labels, %"],
+                        seed[data][f"{threshold}, {count} labels, %"],
+                    )
+                    for seed in seeds
+                )
+                for count in COUNTS
+            ]
+            rows.append([data, threshold, f"{statistics.mean(shares):.2f}", *gains])
+    return table(["data", "threshold", "share", *(f"{count}, gain" for count in COUNTS)], rows)
 
 
 def pairs() -> str:
@@ -94,8 +117,12 @@ def _frozen_and_gains(name: str, arm: str, measures: Iterable[str]) -> list[str]
     """Return means over seeds, and those of paired differences with their 95 % intervals."""
     seeds, cells = [seed[arm] for seed in by_seed(runs(name)).values()], []
     for measure in measures:
-        frozen = [seed[f"frozen{measure}"] for seed in seeds]
-        gains = [seed[f"adapted{measure}"] - seed[f"frozen{measure}"] for seed in seeds]
-        mean, half = interval(gains)
-        cells += [f"{statistics.mean(frozen):.1f}", f"{round(mean, 1) + 0:+.1f} ± {half:.1f}"]
+        scores = [(seed[f"frozen{measure}"], seed[f"adapted{measure}"]) for seed in seeds]
+        cells += [f"{statistics.mean(frozen for frozen, _ in scores):.1f}", _gain(scores)]
     return cells
+
+
+def _gain(scores: Iterable[tuple[float, float]]) -> str:
+    """Return the mean of paired differences with its 95 % interval, from (frozen, adapted)."""
+    mean, half = interval([adapted - frozen for frozen, adapted in scores])
+    return f"{round(mean, 1) + 0:+.1f} ± {half:.1f}"
