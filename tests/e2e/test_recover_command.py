@@ -2,18 +2,21 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 import widefield
 from commands import Command
 from runs import small, uncompared
+from widefield.probes.linear import fit_linear
 from widefield.probes.outcome import Outcome
 from widefield.workflows.pretrain import pretrain
-from widefield.workflows.recover import Recovery
+from widefield.workflows.recover import Recovery, _check_hidden
 
 COUNT = 400
 
@@ -105,7 +108,7 @@ REFUSED = {
     "random --feature place": "random is not a widefield run: give the folder of a run",
     "{run} --feature size": "no task 'size' in {data}: give 'color' or 'place', or a .csv file",
     "{run} --feature color": "color is not hidden: linear-probe accuracy is 100 % from the pooled",
-    "{run} --feature chance.csv": "coin is lost: linear-probe accuracy is ",
+    "{run} --feature chance.csv": "coin is not in the wide features: linear-probe accuracy is ",
     "{run} --feature other.csv": "1 labeled files are not in the data, such as 'row 999'",
     "{run} --feature two.csv": "two.csv has 'a' or 'b': keep one beside path",
     "{run} --feature few.csv": "few has too few labels",
@@ -182,3 +185,20 @@ def test_a_decrease_is_reported_with_what_its_interval_says(hits: int, end: str)
     (line,) = found.missed
     assert line.startswith(f"color is {50 - hits}.0 points below its former accuracy")
     assert line.endswith(end)
+
+
+def test_a_gap_within_chance_is_not_called_none() -> None:
+    """Of few labels the wide features predict more, and that may be chance."""
+    h, y = torch.randn(40, 2, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2
+    probe = fit_linear(h, {"t": y}, h, {"t": y}, classes={"t": 2})["t"]
+    data = SimpleNamespace(
+        train=SimpleNamespace(labels={"t": y.numpy()}),
+        test=SimpleNamespace(labels={"t": y.numpy()}),
+    )
+    pooled, wide, equal = (
+        replace(probe, outcome=Outcome(values=np.arange(40) < hits)) for hits in (32, 35, 32)
+    )
+    with pytest.raises(ValueError, match=r"t is not hidden: .* within chance, give more labels"):
+        _check_hidden("t", pooled, wide, data)
+    with pytest.raises(ValueError, match=r"t is not hidden: .* nothing to recover"):
+        _check_hidden("t", pooled, equal, data)

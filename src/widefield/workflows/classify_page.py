@@ -61,7 +61,7 @@ def _title(result: Classification, dataset: Dataset) -> str:
     checked = result.cross_validation
     if checked is None:
         return f"{dataset.spec}: {len(result.paths):,} predictions by {result.encoder}"
-    accuracy = f"{100 * checked.value:.0f} % of predictions are right"
+    accuracy = f"{100 * checked.value:.0f} % of held-out labels are predicted"
     return f"{dataset.spec} by {result.encoder}: {accuracy}"
 
 

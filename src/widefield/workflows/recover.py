@@ -292,15 +292,17 @@ def _check_hidden(task: str, pooled: LinearProbe, wide: LinearProbe, data: Train
     floor = float((data.test.labels[task][_labeled(data.test, task)] == commonest).mean())
     if wide.outcome.interval[0] <= floor:
         raise ValueError(
-            f"{task} is lost: linear-probe accuracy is {percent(wide.outcome.value)} from the wide "
-            f"features and {percent(floor)} of the commonest class: train another run, with views "
-            "that keep it"
+            f"{task} is not in the wide features: linear-probe accuracy is "
+            f"{percent(wide.outcome.value)} from them, not significantly above {percent(floor)} of "
+            "the commonest class: train another run, with views that keep it, or give more labels"
         )
     change = wide.outcome.minus(pooled.outcome)
     if change.verdict != "higher" or change.difference < MIN_GAP:
+        is_large = change.difference >= MIN_GAP
+        end = "within chance, give more labels" if is_large else "nothing to recover"
         raise ValueError(
             f"{task} is not hidden: linear-probe accuracy is {percent(change.before)} from the "
-            f"pooled features and {percent(change.after)} from the wide ones: nothing to recover"
+            f"pooled features and {percent(change.after)} from the wide ones: {end}"
         )
 
 
