@@ -53,7 +53,8 @@ class PlantAudit:
         middle, last = (100 * self.neighbors_kept[i] for i in (MIDDLE, -1))
         return (
             f"{self.name}: with the middle plant an image keeps {middle:.0f} % of "
-            f"its {GRAPH_NEIGHBORS} nearest neighbors, with the easiest {last:.0f} %"
+            f"its {GRAPH_NEIGHBORS} nearest neighbors, with the easiest {last:.0f} %; by chance "
+            f"{100 * self.neighbors_by_chance:.0f} %"
         )
 
 

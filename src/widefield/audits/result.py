@@ -28,9 +28,6 @@ from widefield.report.tables import ResultTable, TabularResult, percent, percent
 LARGEST = 2**28
 """Largest size of an audit's file, bytes."""
 _FORMAT = 5
-# Chosen by hand.
-_MIN_INCREASE = 0.02
-"""Smallest increase of a learned share over the second half of training that counts."""
 _LOSS_SETTINGS = {"logit_scale": "larger", "temperature": "smaller"}
 """Settings that make a loss sensitive to finer differences, and in which direction."""
 
@@ -289,7 +286,10 @@ def _training(result: Audit, behind: Sequence[str]) -> str:
                 f"More training: {_join(increasing)} rose over the second half of it; {raise_it}."
             )
         if all(task in row for row in result.checkpoints.values() for task in behind):
-            return "More training: nothing rose over the second half of it; more would hardly help."
+            return (
+                "More training: nothing rose significantly over the second half of it: more may "
+                "not help."
+            )
     if not result.settings:  # not a run, so without checkpoints
         return "More training: features that are learned late need it; train for longer."
     return (
@@ -302,7 +302,7 @@ def _increasing(checkpoints: Mapping[int, Mapping[str, TaskAudit]]) -> list[str]
     end = max(checkpoints)
     half = max((epoch for epoch in checkpoints if 2 * epoch <= end), default=min(checkpoints))
     before, last = checkpoints[half], checkpoints[end]
-    return [task for task in last if last[task].share > before[task].share + _MIN_INCREASE]
+    return [task for task in last if last[task].difference_from(before[task]).verdict == "higher"]
 
 
 def _select(result: Audit, *words: str) -> list[str]:

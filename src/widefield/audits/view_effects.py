@@ -116,11 +116,14 @@ class ViewEffects:
                 f"commonest class at {percent(self.majority)}: no effect of views can be measured"
             )
         if self.cause is None and not self.together.weakens:
-            return (
-                f"{self.task}: the views do not remove it: untrained features predict it at "
-                f"{plain} without views and at {percent(self.together.untrained.after)} through "
-                f"{self.views}; the loss preferred other features"
+            seen = (
+                f"untrained features predict it at {plain} without views and at "
+                f"{percent(self.together.untrained.after)} through {self.views}"
             )
+            if self.together.keeps:
+                why = "the loss preferred other features"
+                return f"{self.task}: the views do not remove it: {seen}; {why}"
+            return f"{self.task}: the views may weaken it: {seen}, too few examples to tell"
         effect = self.together if self.cause is None else self.components[self.cause]
         name = f"{self.views} as a whole" if self.cause is None else self.cause
         verb = "removes" if effect.kept < WEAKENED else "weakens"

@@ -6,12 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from made_audit import audited, task
 from widefield.audits.audit import _wide_probe
 from widefield.audits.result import advice
+from widefield.audits.verdict import TaskAudit, packed
 from widefield.config.recipes import make_recipe
 from widefield.config.resolve import RunContext, resolve
 from widefield.core.errors import command_line
@@ -70,16 +72,24 @@ def test_values_that_the_run_has_already_are_not_advised() -> None:
     assert finer.startswith("Loss: a smaller `temperature` than 0.07")
 
 
+def predicted(hits: int) -> TaskAudit:
+    """The verdict on digits of which so many of 100 test examples are predicted."""
+    return replace(task("digit", hits / 100), right=packed(np.arange(100) < hits))
+
+
 def test_more_training_is_advised_where_it_was_still_rising() -> None:
     rows = {
-        1: {"shape": task("shape", 0.5), "digit": task("digit", 0.1)},
-        2: {"shape": task("shape", 0.5), "digit": task("digit", 0.2)},
+        1: {"shape": task("shape", 0.5), "digit": predicted(10)},
+        2: {"shape": task("shape", 0.5), "digit": predicted(20)},
     }
     audit = replace(audited({"epochs": 2}, shape=0.5, digit=0.2), checkpoints=rows)
     expected = "More training: digit rose over the second half of it; raise `epochs`."
     assert advice(audit)[-1] == expected
     rows[4] = rows[2]  # it rose in the first half alone
-    assert "nothing rose over the second half" in advice(replace(audit, checkpoints=rows))[-1]
+    rows[8] = rows[2] | {"digit": predicted(23)}  # by chance
+    for checkpoints in ({k: rows[k] for k in (1, 2, 4)}, {k: rows[k] for k in (1, 4, 8)}):
+        said = advice(replace(audit, checkpoints=checkpoints))[-1]
+        assert "nothing rose significantly over the second half" in said
 
 
 def test_that_nothing_rose_is_said_only_of_what_the_checkpoints_show() -> None:

@@ -85,6 +85,7 @@ def test_a_plant_that_is_all_there_is_to_see_hides_the_images() -> None:
     # White and at one place, a shape leaves the images of its class, a third of all, as they were
     # to each other.
     assert 0.15 < found.neighbors_kept[-1] < 0.4
+    assert found.line().endswith("; by chance 3 %")
     assert found.neighbors_by_chance == pytest.approx(10 / 299)
 
 

@@ -223,6 +223,12 @@ def test_the_sentence_and_the_figure() -> None:
         "instead: gentle": 0.5,
         "instead: color": 0.88,
     }
+    unsure = effects(None, replace(effect(0.5), kept_high=0.9))
+    assert unsure.line() == (
+        "digit: the views may weaken it: untrained features predict it at 90 % without views and "
+        "at 50 % through expert, too few examples to tell"
+    )
+    assert "the views do not remove it" in effects(None, effect(0.85)).line()
     whole = effects(None, effect(0.5), gentle=effect(0.5))
     assert whole.keeps is None
     assert "expert as a whole weakens it" in whole.line()
