@@ -174,8 +174,9 @@ STUDIES = [
             "on MNIST; on the photos, of which the start predicts 98 to 99 % from 20 labels or "
             "more, none is lower by more than half a point. With 0.7 and 0.6 the photos are "
             "predicted 4 points worse from five labels a class, CIFAR-10 no better, and MNIST one "
-            "to three points better. With 0.9 less is gained. Four seeds decide none of the criteria: each "
-            "is the smallest of nine differences, some of them from 80 labels. The default is 0.8."
+            "to three points better. With 0.9 less is gained. Four seeds decide none of the "
+            "criteria: each is the smallest of nine differences, some of them from 80 labels. The "
+            "default is 0.8."
         ),
     ),
     cpu_study(
