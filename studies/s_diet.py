@@ -310,8 +310,8 @@ T5_CIFAR10 = _six_methods(
     "S-DIET 91.48, DIET 54.64, Barlow Twins 90.38, BYOL 90.76, SimCLR 90.00, SimSiam 90.78",
     "In equal epochs the accuracy of S-DIET is below that of the best other method, here SimCLR, "
     "which has two views of each image and takes longer. In equal time it is above that of the "
-    "best of two views; that it is half a point or more was not shown. DIET is 1 to 4 points below S-DIET, "
-    "less than published.",
+    "best of two views; that it is half a point or more was not shown. DIET is 1 to 4 points below "
+    "S-DIET, less than published.",
     Finding(
         id="SD-6.2",
         criterion="S-DIET is at least 5 points above DIET",
