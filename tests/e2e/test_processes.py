@@ -22,7 +22,8 @@ from runs import (
     signal_at,
     weights,
 )
-from widefield.core.gather import rank_and_world
+from widefield.core.gather import gather, rank_and_world
+from widefield.train.step import StepMetrics
 from widefield.workflows.pretrain import pretrain
 
 PRECISE = {**SMALL, "precision": "32"}
@@ -39,7 +40,14 @@ def asked_to_stop(run: Path, step: int, **settings: Any) -> None:
 
 def train_in_two(rank: int, folder: Path) -> None:
     """A run left alone, one that is stopped and resumed, and two that others will resume."""
-    whole = pretrain(folder / "images.npz", out=folder / "whole", **PRECISE)
+    seeds = set[int]()
+
+    def note_seeds(_: StepMetrics) -> None:
+        """Of the generator that layers such as dropout draw from, in both ranks."""
+        seeds.update(gather(torch.tensor([torch.initial_seed()])).tolist())
+
+    whole = pretrain(folder / "images.npz", out=folder / "whole", on_step=note_seeds, **PRECISE)
+    assert len(seeds) == 2
     assert (whole.finished, whole.steps) == (True, STEPS)
     start = {"init": folder / "whole", "init_average": 0.5, "epochs": 1}
     adapted = pretrain(folder / "images.npz", out=folder / "adapted", **{**PRECISE, **start})

@@ -120,15 +120,15 @@ def _load_state(run: PretrainRun, saved: dict[str, Any], new: int) -> None:
                 f"added: start another run, with {option('init', run.folder.path)}"
             ) from error
         raise ValueError(INVALID_CHECKPOINT.format(run.folder.last_checkpoint)) from error
-    seed = rank_seed(recipe, ranks.shard, state.step)
     before, now = device_of(saved), state.generator.device.type
+    is_regrouped = saved["world"] != ranks.shard.world
     if before != now:
         run.print_line(f"trained on {before} so far, now on {now}: random numbers start anew")
+    if before != now or is_regrouped:  # new ranks have no saved random state
+        seed = rank_seed(recipe, ranks.shard, state.step)
         torch.manual_seed(seed)
         state.generator.manual_seed(seed)
-    if saved["world"] != ranks.shard.world:
-        # New ranks have no saved random state, so all ranks get a new seed.
-        state.generator.manual_seed(seed)
+    if is_regrouped:
         for note in contrast_notes(recipe, saved["world"], ranks.shard.world):
             run.print_line(note)
         if not new:  # else `_add_examples` saves it

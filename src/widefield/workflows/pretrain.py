@@ -20,6 +20,7 @@ from widefield.data.labels import Labels
 from widefield.data.labels.read import read_excluded
 from widefield.data.source import Data
 from widefield.inference.features import send_notes
+from widefield.train.build import rank_seed
 from widefield.train.loop import OnStep
 from widefield.train.progress import LoggerName, check_logger, print_line
 from widefield.train.resume import restore
@@ -121,7 +122,7 @@ def pretrain(
         try:
             named_now = not resume or "teacher" in settings
             ranks.on_rank_zero(lambda: write_targets(request, prepared, consent=named_now))
-            torch.manual_seed(prepared.recipe.seed)
+            torch.manual_seed(rank_seed(prepared.recipe, ranks.shard))
             run = PretrainRun(prepared, folder, console, logger)
             with closing(run):
                 if prepared.has_checkpoint:
