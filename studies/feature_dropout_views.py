@@ -19,7 +19,6 @@ from studies.feature_dropout import (
     PLANTS,
     PROBE,
     T1,
-    T3,
     chosen,
     scored,
 )
@@ -193,8 +192,8 @@ F1 = Study(
     id="FD-F1",
     question="What do trained viewmakers change, and what does it do to the loss?",
     published="views stochastically change the planted object and other features",
-    scales={"tiny": replace(TINY, arms=2), "cpu": CPU, "gpu": GPU},
-    arms=T3.arms,
+    scales={"tiny": replace(TINY, arms=1), "cpu": CPU, "gpu": GPU},
+    arms={k: arm for k, arm in T1.arms.items() if k.startswith(PLANTS) and EXPERT not in k},
     gate=GATE,
     measure=lambda trained: {**_of_views(trained), **scored(trained)},
     validate=chosen,
