@@ -1,6 +1,7 @@
 """`--init`: what a run can begin from, what it carries over, and what it says of the result."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import widefield
 from commands import Command
 from made_weights import resnet_to_download
 from runs import SHORT, Killed, assert_same, die_at, images, uncompared, weights
+from widefield.data import open_dataset
 from widefield.encoders import build_encoder, load_encoder, save_encoder
 from widefield.probes.comparison import TEMPLATES
 from widefield.train.manifest import Manifest
@@ -324,7 +326,7 @@ def test_the_command_says_what_is_kept_and_what_came_out(
     said = " ".join(err.split())
     assert "init: resnet-tiny, mean" in said
     assert "weights: 100 % trained, the rest initial (--init-average)" in out
-    assert "the initial encoder is run/init: classify by both shows which" in " ".join(out.split())
+    assert "the initial encoder is run/init, whose features" in " ".join(out.split())
     verdict = json.loads(Path("run/comparison.json").read_text())["verdict"]
     assert f"{TEMPLATES[verdict].format('the initial encoder')}: " in out
     shown = command.json("pretrain", "data.npz", "--out", "run2", *words)
@@ -413,6 +415,36 @@ def test_a_run_that_ends_worse_hands_over_its_start(adapted_photos: dict[str, Pr
     assert f"{folder} hands over the initial encoder; the adapted one is" in str(ruined)
     resumed = widefield.pretrain("photos", out=folder, resume=True, epochs=3, quiet=True)
     assert resumed.steps == 3 * ruined.steps // 2
+
+
+def test_classify_takes_the_features_of_the_initial_weights_too(
+    adapted_photos: dict[str, Pretrained], tmp_path: Path
+) -> None:
+    """What its start knows is predicted by a run whose weights are lost; not by these alone."""
+    run = tmp_path / "run"
+    shutil.copytree(adapted_photos["default"].run, run)
+    (run / "readout.safetensors").unlink()
+    config = load_encoder(run).config
+    save_encoder(build_encoder(config.name, image_size=16, seed=5), run)
+    photos = {"x": open_dataset("photos", image_size=16, max_examples=300).images}
+    h = torch.as_tensor(widefield.embed(run / "init", photos, quiet=True).features)
+    directions = torch.linalg.svd(h - h.mean(0), full_matrices=False).U[:, 3:11:3]
+    labels = (directions > directions.median(0).values)[:120].tolist()
+
+    def accuracy(encoder: Path, row: list[bool], **settings: Any) -> float:
+        given = {f"row {k}": str(label) for k, label in enumerate(row)}
+        found = widefield.classify(encoder, photos, labels=given, quiet=True, **settings)
+        assert found.cross_validation is not None
+        by_initial = any(" by wide and initial, " in note for note in found.notes)
+        assert by_initial == (encoder == run and not settings)
+        return found.cross_validation.value
+
+    tasks = [list(row) for row in zip(*labels, strict=True)]
+    start = np.mean([accuracy(run / "init", row) for row in tasks])
+    both = np.mean([accuracy(run, row) for row in tasks])
+    alone = np.mean([accuracy(run, row, features="wide") for row in tasks])
+    assert both > start - 0.02
+    assert alone < start - 0.06
 
 
 def test_plan_counts_the_start(command: Command, in_tmp: Path) -> None:

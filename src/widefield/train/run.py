@@ -120,7 +120,7 @@ class Pretrained(TabularResult):
         initial = RunFolder(path=self.run).init_folder
         return (
             f"{share_text(self.trained_share)} ({option('init_average')}); the initial encoder is "
-            f"{initial}: classify by both shows which is better for your labels"
+            f"{initial}, whose features classify takes too"
         )
 
 

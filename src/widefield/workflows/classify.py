@@ -1,9 +1,11 @@
 """Classification of every image from a few labels, and images to label next."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from widefield.core.errors import input_errors
@@ -17,7 +19,7 @@ from widefield.data.open_options import OpenOptions
 from widefield.data.source import Data
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.frozen import opened
-from widefield.inference.open_encoder import EncoderSpec
+from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.probes.features import pixels
 from widefield.probes.floors import best
 from widefield.probes.near_copies import (
@@ -80,7 +82,8 @@ def classify(
             are of different ones; by default as in the run, for its data.
         features: pooled, wide for these and directions of earlier stages and of the input,
             feature-map for those before pooling, or projected for those after the projector of the
-            run; by default pooled or wide, by cross-validation on the labels.
+            run; by default pooled or wide, also of the initial weights of a run, by
+            cross-validation on the labels.
         suggest: number of images to suggest for labeling.
         out: a `.parquet` or `.csv` file: path, label, predicted class and probabilities. A page of
             the same name, with the suffix .html, shows the least certain ones of classes.
@@ -108,11 +111,8 @@ def classify(
     labeled = dataset.subset(label_task.rows)
     (_, dataset), choice = with_chosen_weights(extractor, labeled, dataset, seed=seed)
     chosen = (f"{note}; scores on these labels are too high by this choice" for note in choice)
-    candidates = [extractor]
-    if extractor.or_pooled and extractor.kind == "wide":  # the first of equals counts
-        candidates.append(replace(extractor, kind="pooled", dim=None))
-    h = [candidate.features(dataset.inputs, quiet=quiet).cpu() for candidate in candidates]
-    found = label_task.fit(*h, pooled=extractor.pooled)
+    h = _readouts(extractor, dataset, quiet=quiet)
+    found = label_task.fit(*h.values(), pooled=extractor.pooled)
     outcome = label_task.outcome(found)
     result = Classification(
         encoder=extractor.name,
@@ -123,10 +123,10 @@ def classify(
         values=found.predicted,
         cross_validation=outcome,
         floors={} if outcome is None else _floors(extractor, dataset, label_task, found, outcome),
-        notes=(*extractor.notes, *_choice(found), *chosen, *label_task.notes, *dataset.notes),
+        notes=(*extractor.notes, *_choice(h, found), *chosen, *label_task.notes, *dataset.notes),
     )
     if isinstance(label_task, ClassTask):
-        readout = h[found.readout]
+        readout = list(h.values())[found.readout]
         result = _with_suggestions(result, dataset, label_task, readout, found, suggest)
     if out is not None:
         result.save(out)
@@ -193,14 +193,32 @@ def _with_suggestions(
     )
 
 
-def _choice(found: Predictions) -> tuple[str, ...]:
+def _readouts(extractor: FeatureExtractor, dataset: Dataset, *, quiet: bool) -> dict[str, Tensor]:
+    """Return the features to choose from, by name: the first of equals counts.
+
+    Those of the initial weights of a run are taken beside its own, and alone.
+    """
+    kinds = {str(extractor.kind): extractor}
+    if extractor.or_pooled:
+        kinds["pooled"] = replace(extractor, kind="pooled", dim=None)
+    h = {name: kind.features(dataset.inputs, quiet=quiet).cpu() for name, kind in kinds.items()}
+    run = extractor.run
+    if not extractor.or_pooled or run is None or not run.init_folder.exists():
+        return h
+    initial = open_encoder(run.init_folder, None, dim=extractor.dim)
+    h0 = initial.with_readout(dataset, quiet=quiet).features(dataset.inputs, quiet=quiet).cpu()
+    first = next(iter(h))
+    # Adaptation can lose what few labels need: both are seldom worse than either alone.
+    both = torch.cat([h.pop(first), h0], dim=1)
+    return {f"{first} and initial": both, **h, "initial": h0}
+
+
+def _choice(h: Mapping[str, Tensor], found: Predictions) -> tuple[str, ...]:
     if len(found.errors) < 2:
         return ()
-    wide, pooled = found.errors
-    return (
-        f"features by cross-entropy on held-out labels: {wide:.3g} by wide, {pooled:.3g} by "
-        "pooled ones",
-    )
+    errors = zip(found.errors, h, strict=True)
+    text = ", ".join(f"{error:.3g} by {name}" for error, name in errors)
+    return (f"features by cross-entropy on held-out labels: {text} ones",)
 
 
 def _floors(
