@@ -24,7 +24,7 @@ import torch
 from torch import multiprocessing
 
 from widefield.config.recipes import make_recipe
-from widefield.core.cpus import usable_cpus
+from widefield.core.cpus import available_cpus
 from widefield.core.hardware import choose_device, machine
 from widefield.methods import METHODS
 from widefield.methods.base import Method
@@ -113,7 +113,7 @@ def times(world: int) -> dict[str, Any]:
         ranks = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(world)]
     marks = np.array(ranks)  # [world, epochs, 4]
     wall, cpu, ran, queued = np.moveaxis(np.diff(marks, axis=1), 2, 0)
-    idle = 1 - cpu.sum(0) / (wall[0] * min(world, usable_cpus()))
+    idle = 1 - cpu.sum(0) / (wall[0] * min(world, available_cpus()))
     waiting = (1 - (ran + queued) / wall).mean(0)
     best = int(idle.argmin())
     return {

@@ -9,7 +9,7 @@ from studies.runner import FIGURES, RESULTS, SUBSET, read
 from studies.study import SCALES, Measured, Study
 from studies.verdict import by_seed, interval
 from widefield.core.files import write_atomically
-from widefield.core.names import counted
+from widefield.core.names import count_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "studies.md"
 
@@ -188,11 +188,11 @@ def section(study: Study) -> Iterator[str]:
     drawn = "" if sizes["images"] is None or SUBSET in sizes else ", the same for every seed"
     of_runs = (
         f"{sizes['images'] or 'all'} images{drawn}",
-        counted(sizes["epochs"], "epoch"),
+        count_text(sizes["epochs"], "epoch"),
         sizes["encoder"],
     )
     parts = (
-        counted(len(sizes["seeds"]), "seed"),
+        count_text(len(sizes["seeds"]), "seed"),
         *(of_runs if study.commit or study.trains else ()),
         f"{minutes:.0f} min in all" if minutes >= 1 else "under a minute",
     )

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from scipy.stats import t
 
 from studies.study import RATE, Finding, Gate, Measured, SeedRuns, Study
-from widefield.core.names import counted
+from widefield.core.names import count_text
 
 VerdictName = Literal["holds", "direction only", "does not hold", "cannot tell"]
 ALPHA = 0.05
@@ -139,7 +139,7 @@ def _entry(study: Study, gate: Gate, name: str, runs: Mapping[str, Measured]) ->
     points = _above(gate, best, floor, [seed for seed in seeds if best in seed])
     why = ""
     if len(tried) < gate.rates:
-        why = f"trained at {counted(len(tried), 'learning rate')}, not {gate.rates}"
+        why = f"trained at {count_text(len(tried), 'learning rate')}, not {gate.rates}"
     elif not chosen:
         why = "not scored on validation images"
     elif points is None or points < gate.points:

@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 from torchvision.transforms import RandomResizedCrop
 
-from widefield.core.cpus import usable_cpus
+from widefield.core.cpus import available_cpus
 from widefield.core.hardware import limited_threads
 from widefield.core.types import Crop
 from widefield.data import Loader, open_dataset
@@ -78,7 +78,7 @@ def bench(
         "values": {
             "files": files,
             "side": side,
-            "threads": usable_cpus(),
+            "threads": available_cpus(),
             **{
                 f"{name}_images_per_second": files / statistics.median(times)
                 for name, times in seconds.items()
@@ -105,7 +105,7 @@ def _in_threads(change: Callable[[Image.Image], Image.Image], paths: Sequence[Pa
         with Image.open(path) as image:
             return np.asarray(change(image.convert("RGB")))
 
-    with ThreadPoolExecutor(usable_cpus()) as pool:
+    with ThreadPoolExecutor(available_cpus()) as pool:
         for _ in pool.map(read, paths):
             pass
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from widefield.cli.output import Notes, print_json, print_line, print_result
 from widefield.cli.signature import Json, like
-from widefield.core.names import counted
+from widefield.core.names import count_text
 
 
 @like("demo")
@@ -103,7 +103,7 @@ def recover(*, feature: str | None = None, out: Path, json: Json = False, **argu
     result = call(**arguments, feature=feature, out=out, on_note=notes.on_note)
     trained_on, scored_on = result.examples
     line = (
-        f"{out}: encoder and wide readout after {counted(result.epochs, 'epoch')} on "
+        f"{out}: encoder and wide readout after {count_text(result.epochs, 'epoch')} on "
         f"{trained_on} examples, {result.seconds:.0f} s; scored on {scored_on} others"
     )
     print_result(result, notes, line, json=json, out=out)
@@ -123,4 +123,4 @@ def views(*, views: str = "", out: Path, json: Json = False, **arguments: Any) -
     for name, summary in found.policies.items():
         print_line(f"{name}: {summary.removesuffix('.')}")
     notes.print_others(found.notes)
-    print_line(f"{out}: {counted(len(found.paths), 'example')}, each with its views beside it")
+    print_line(f"{out}: {count_text(len(found.paths), 'example')}, each with its views beside it")

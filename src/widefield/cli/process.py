@@ -9,7 +9,7 @@ import time
 from types import FrameType
 from typing import TextIO
 
-from widefield.core.cpus import all_cpus, usable_cpus
+from widefield.core.cpus import all_cpus, available_cpus
 
 TIMEOUT = 5.0
 """Seconds for cleanup after a signal, after which another one kills the process."""
@@ -111,8 +111,8 @@ def limit_threads() -> None:
     of a training then take 30 times the processor time.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if usable_cpus() < all_cpus():
-        os.environ.setdefault("OMP_NUM_THREADS", str(usable_cpus()))
+    if available_cpus() < all_cpus():
+        os.environ.setdefault("OMP_NUM_THREADS", str(available_cpus()))
 
 
 def limit_memory() -> None:

@@ -68,14 +68,14 @@ def _check_inputs(values: Mapping[str, Any], kinds: Mapping[str, str | None]) ->
     The work itself checks the same again, and more, once torch is imported, which takes seconds.
     `kinds` are what each parameter is, such as an encoder or data.
     """
-    from widefield.core.files import check_not_there
+    from widefield.core.files import check_not_existing
     from widefield.data.spec import parse
     from widefield.encoders.names import check_encoder_name
 
     out = values.get("out")
     is_new = "overwrite" in kinds and not values.get("overwrite")
     if is_new and out is not None and not out.is_dir():  # tables may be added to a folder
-        check_not_there(out)
+        check_not_existing(out)
     for table in filter(None, (values.get("labels"), values.get("exclude"))):
         try:
             os.stat(table)

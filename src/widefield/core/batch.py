@@ -117,7 +117,7 @@ def check_tensors(
             )
         if letters[-1] == "m":
             rows = rows or (name, x)
-            _check_alike(*rows, name, x)
+            _check_compatible(*rows, name, x)
         if shape.below in known and _can_read(x):
             check_range(name, x, known[shape.below])
 
@@ -137,7 +137,7 @@ def _check_tensor(name: str, x: Any, shape: Shape, letters: list[str]) -> None:
         )
 
 
-def _check_alike(first_name: str, first: Tensor, name: str, x: Tensor) -> None:
+def _check_compatible(first_name: str, first: Tensor, name: str, x: Tensor) -> None:
     if at_least_float32(first).dtype != at_least_float32(x).dtype:
         raise ValueError(
             f"{first_name} is {first.dtype} and {name} is {x.dtype}: give both in one precision, "
@@ -157,10 +157,10 @@ def _size_error(
             f"{name} has shape {list(x.shape)}: give [{', '.join(shape.sizes.split())}] with "
             f"{letter} = {size}"
         )
-    remedy = "a row of each example" if letter == "b" else f"one size {letter}"
+    expected = "a row of each example" if letter == "b" else f"one size {letter}"
     return ValueError(
         f"{first[0]} and {name} have shapes {list(first[1].shape)} and {list(x.shape)}: give "
-        f"{remedy} in both"
+        f"{expected} in both"
     )
 
 

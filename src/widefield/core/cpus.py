@@ -8,12 +8,12 @@ from pathlib import Path
 from widefield.core.container import cpu_limit
 
 
-def usable_cpus() -> int:
+def available_cpus() -> int:
     """Return the number of CPUs that affinity, container and SLURM leave a process, at least 1."""
     limit = os.environ.get("SLURM_CPUS_PER_TASK", "")
     is_number = limit.isascii() and limit.isdecimal() and len(limit) < 9
-    granted = int(limit) if is_number else 0
-    return min(all_cpus(), granted or all_cpus(), cpu_limit() or all_cpus())
+    requested = int(limit) if is_number else 0
+    return min(all_cpus(), requested or all_cpus(), cpu_limit() or all_cpus())
 
 
 def all_cpus() -> int:

@@ -19,7 +19,7 @@ def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-class _WithoutDraws(TorchFunctionMode):
+class _WithoutRandomInit(TorchFunctionMode):
     """Leaves tensors as they are where they would be drawn by lot."""
 
     def __torch_function__(
@@ -38,7 +38,7 @@ class _WithoutDraws(TorchFunctionMode):
 def on_meta() -> Iterator[None]:
     """Build modules on the device `meta`, where they take no memory and have no values."""
     # Draws on this device would import two seconds of torch's compiler.
-    with torch.device("meta"), _WithoutDraws():
+    with torch.device("meta"), _WithoutRandomInit():
         yield
 
 

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 
 from widefield.core.errors import option
 
-BUILT_IN_ENCODERS = ("random", "pixels")
+BUILTIN_ENCODERS = ("random", "pixels")
 """Encoders that are named in place of a file or folder."""
 
 
@@ -82,14 +82,14 @@ def checked_output(path: str | Path, suffixes: tuple[str, ...], *, overwrite: bo
     if path.suffix not in suffixes:
         raise ValueError(f"cannot write {path.name}: its suffix must be {' or '.join(suffixes)}")
     if not overwrite:
-        check_not_there(path)
+        check_not_existing(path)
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is no plain file: choose another name")
     check_writable(path.parent)
     return path
 
 
-def check_not_there(path: Path) -> None:
+def check_not_existing(path: Path) -> None:
     if os.path.lexists(path):
         raise ValueError(
             f"{path} is already there: choose another name, or pass {option('overwrite', True)}"
@@ -102,14 +102,14 @@ def _check_expanded(path: Path) -> None:
         raise ValueError(f"{path} begins with ~, which a shell expands: give {path.expanduser()}")
 
 
-def check_folder_name(path: str | Path, *, here: bool = False) -> None:
+def check_folder_name(path: str | Path, *, allow_current: bool = False) -> None:
     """Check that a folder for results has a name of its own."""
     _check_expanded(Path(path))
-    if str(path) in BUILT_IN_ENCODERS:
+    if str(path) in BUILTIN_ENCODERS:
         raise ValueError(
             f"'{path}' is the name of a built-in encoder: choose another name for the folder"
         )
-    if not here and Path.cwd().is_relative_to(Path(path).absolute().resolve()):
+    if not allow_current and Path.cwd().is_relative_to(Path(path).absolute().resolve()):
         raise ValueError(f"'{path}' names no folder of its own: choose a name, such as results")
 
 

@@ -164,7 +164,7 @@ COLOR_32 = InputSpec()
 """Color images of 32 x 32 pixels."""
 
 
-FITS: dict[Fit, str] = {
+FIT_TEXTS: dict[Fit, str] = {
     "crop": "by the shorter side, cut around the center",
     "pad": "by the longer side, padded with black",
     "squash": "whatever their shape",

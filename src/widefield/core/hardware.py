@@ -15,7 +15,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from widefield.core.container import memory_in_use, memory_limit
-from widefield.core.cpus import cpu_name, usable_cpus
+from widefield.core.cpus import available_cpus, cpu_name
 from widefield.core.errors import option
 from widefield.core.types import Precision
 
@@ -78,7 +78,7 @@ def machine(device: torch.device) -> dict[str, str]:
     `--precision auto`.
     """
     info = {
-        "cpu": f"{cpu_name()}, {usable_cpus()} cores",
+        "cpu": f"{cpu_name()}, {available_cpus()} cores",
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "default precision": choose_precision("auto", device),
         "python": platform.python_version(),

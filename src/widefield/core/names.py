@@ -49,7 +49,7 @@ def plain_attributes(x: object) -> str:
 _PLAIN = (bool, int, float, str, tuple)
 
 
-def counted(number: int, what: str) -> str:
+def count_text(number: int, what: str) -> str:
     """Return a number with its noun, in the plural unless it is 1."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 

@@ -12,7 +12,7 @@ def white_of(dtype: Any) -> float:
     return 1.0 if dtype.kind == "f" else float(np.iinfo(dtype).max)
 
 
-def stored(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
+def to_storage(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
     """Return images in [0, 1] as they are stored in this type."""
     if np.dtype(dtype).kind == "f":
         return x.astype(dtype)
@@ -23,4 +23,4 @@ def to_bytes(images: NDArray[Any]) -> NDArray[np.uint8]:
     """Return stored images of any type in 8 bits, for pictures."""
     if images.dtype == np.uint8:
         return images
-    return stored(images.astype(np.float32) / white_of(images.dtype), np.uint8)
+    return to_storage(images.astype(np.float32) / white_of(images.dtype), np.uint8)

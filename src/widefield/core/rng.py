@@ -39,7 +39,7 @@ def logical_shift(x: Int64Array, count: int) -> Int64Array:
     return (x >> count) & ((1 << (64 - count)) - 1)
 
 
-def hashed(items: Iterable[bytes]) -> NDArray[np.uint64]:
+def hash_items(items: Iterable[bytes]) -> NDArray[np.uint64]:
     """Return 64 bits of a hash of each item, which do not depend on the others."""
     hashes = (hashlib.blake2b(item, digest_size=8).digest() for item in items)
     return np.frombuffer(b"".join(hashes), dtype="<u8").astype(np.uint64)
@@ -53,7 +53,7 @@ def bits(seed: int, stream: str, index: ArrayLike) -> NDArray[np.uint64]:
         True
     """
     # A hash, so that neighboring seeds and similar names have unrelated numbers.
-    start = hashed([f"{seed}/{stream}".encode()]).view(np.int64)
+    start = hash_items([f"{seed}/{stream}".encode()]).view(np.int64)
     # At least 1-d: arrays wrap around 2^64 silently, scalars warn.
     position = np.atleast_1d(np.asarray(index)).astype(np.int64)
     return splitmix64(start + position * GOLDEN).view(np.uint64)

@@ -58,7 +58,7 @@ ImageSize = int | str | Size
 Kind = Literal["images", "windows", "sounds"]
 """Kind of examples. A window or a sound is stored as an image of height 1; the width is time."""
 
-STORED = ("uint8", "uint16", "float32", "int16")
+STORAGE_DTYPES = ("uint8", "uint16", "float32", "int16")
 """Types in which examples are stored: images as the first three, windows as float32, sounds as
 int16."""
 

@@ -65,18 +65,18 @@ class DecodingJournal:
 
     done: dict[int, Any]
     """Result of each decoded row, JSON values."""
-    facts: Record
+    shared: Record
     """Facts that all rows share, JSON values."""
 
     def __init__(self, folder: Path, pixels: "np.memmap[Any, Any]") -> None:
-        self.done, self.facts = {}, {}
+        self.done, self.shared = {}, {}
         self._file, self._pixels = folder / "journal", pixels
         self._new: dict[int, Any] = {}
         self._time = time.monotonic()
         with suppress(OSError, ValueError, KeyError, TypeError):
             for line in self._file.read_text("utf-8").splitlines():
                 entry = json.loads(line)  # the last line may be cut off
-                self.facts |= entry["facts"]
+                self.shared |= entry["facts"]
                 self.done |= {int(row): result for row, result in entry["rows"].items()}
 
     def add(self, row: int, result: object) -> None:
@@ -85,9 +85,9 @@ class DecodingJournal:
         if time.monotonic() - self._time > JOURNAL_SECONDS:
             self._write()
 
-    def state(self, facts: Record) -> None:
+    def state(self, shared: Record) -> None:
         """Record facts that all later rows depend on."""
-        self.facts |= facts
+        self.shared |= shared
         self._write()
 
     def clear(self) -> None:
@@ -99,7 +99,7 @@ class DecodingJournal:
     def _write(self) -> None:
         self._pixels.flush()
         with self._file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"facts": self.facts, "rows": self._new}) + "\n")
+            file.write(json.dumps({"facts": self.shared, "rows": self._new}) + "\n")
         self._new.clear()
         self._time = time.monotonic()
 
@@ -116,7 +116,7 @@ def load_or_build(
     files: int = 0,
     budget: int | None = None,
     dtype: DTypeLike = np.uint8,
-    why_not_encoded: str | None = None,
+    decode_reason: str | None = None,
 ) -> tuple[NDArray[Any], Record, str]:
     """Return pixels of `shape`, their record, and where they are stored, as text.
 
@@ -137,7 +137,7 @@ def load_or_build(
             where = f"for later commands in {entry} too"
             try:
                 factor = _FREE_FACTOR if in_memory else 1
-                _write_entry(entry, shape, dtype, build, factor, why_not_encoded)
+                _write_entry(entry, shape, dtype, build, factor, decode_reason)
                 cached = _read_entry(entry, shape, dtype)
             except CacheError:
                 if not in_memory:
@@ -155,7 +155,7 @@ def load_or_build(
     return pixels, build(pixels, None), f"kept in memory: {_bytes(size)}"
 
 
-def space_lacking(
+def missing_space(
     shape: tuple[int, ...], key: Callable[[], str] | None, budget: int | None = None
 ) -> str | None:
     """Return why neither memory nor the cache can keep pixels of 8 bits; None if one can.
@@ -227,7 +227,7 @@ def _write_entry(
     dtype: DTypeLike,
     build: Build,
     free_factor: int,
-    why_not_encoded: str | None,
+    decode_reason: str | None,
 ) -> None:
     """Build an entry if the disk has `free_factor` times its size free.
 
@@ -243,7 +243,7 @@ def _write_entry(
         if pixels is None:
             (temp_dir / "journal").unlink(missing_ok=True)
             size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-            _check_space(size, free_factor, temp_dir, why_not_encoded)
+            _check_space(size, free_factor, temp_dir, decode_reason)
             pixels = np.lib.format.open_memmap(
                 temp_dir / "pixels.npy", mode="w+", dtype=np.dtype(dtype), shape=shape
             )
@@ -262,8 +262,8 @@ def _write_entry(
             shutil.rmtree(temp_dir, ignore_errors=True)
     except BaseException as error:
         # An interrupted build goes on later, and one that failed would fail again.
-        is_resumed = not isinstance(error, Exception) and (temp_dir / "journal").exists()
-        if not is_resumed:
+        can_resume = not isinstance(error, Exception) and (temp_dir / "journal").exists()
+        if not can_resume:
             shutil.rmtree(temp_dir, ignore_errors=True)
         raise
     finally:
@@ -286,12 +286,12 @@ def _temp_dir(entry: Path) -> tuple[Path, int]:
     raise AssertionError("a new folder is not locked")
 
 
-def _check_space(size: int, free_factor: int, folder: Path, why_not_encoded: str | None) -> None:
+def _check_space(size: int, free_factor: int, folder: Path, decode_reason: str | None) -> None:
     free = shutil.disk_usage(folder).free
     if free_factor * size > free:
         encoded = ", or set pixels to encoded"
-        if why_not_encoded is not None:
-            encoded = f"; they cannot stay encoded, because the data {why_not_encoded}"
+        if decode_reason is not None:
+            encoded = f"; they cannot stay encoded, because the data {decode_reason}"
         raise CacheError(
             f"decoded images need {_bytes(size)} and '{folder.parent}' has {_bytes(free)} free; "
             f"set XDG_CACHE_HOME to a larger disk, choose a smaller {option('image_size')} or "
@@ -299,7 +299,7 @@ def _check_space(size: int, free_factor: int, folder: Path, why_not_encoded: str
         )
 
 
-def kept_or_made(
+def load_or_make(
     key: str, make: Callable[[], T], *, read: Callable[[Path], T], write: Callable[[T, Path], None]
 ) -> T:
     """Return the value that the cache has under `key`; otherwise make it, and keep a slow one.

@@ -75,8 +75,8 @@ class Clips:
         Nothing of one that is as long: its segment is all of it.
         """
         for start, length in zip(self.starts.tolist(), self.lengths.tolist(), strict=True):
-            taken = length if length > self.steps else 0
-            yield self.samples[start : start + taken].tobytes()
+            count = length if length > self.steps else 0
+            yield self.samples[start : start + count].tobytes()
 
     def segments(self, row: int) -> NDArray[np.int16]:
         """Return the segments of a sound that are not silent, int16 [k, 1, T, 1].
@@ -107,18 +107,18 @@ class Clips:
         starts are equally probable.
         """
         counter = index if self.stream_index is None else self.stream_index[index]
-        place, within = (
+        bin_position, within = (
             rng.uniforms(self.seed, f"{name} {read}", counter) for name in ("segment", "start")
         )
-        draws = zip(index.tolist(), place.tolist(), within.tolist(), strict=True)
+        draws = zip(index.tolist(), bin_position.tolist(), within.tolist(), strict=True)
         return self._cut(index, np.array([self._draw(*draw) for draw in draws], dtype=np.int64))
 
-    def _draw(self, row: int, place: float, within: float) -> int:
+    def _draw(self, row: int, bin_position: float, within: float) -> int:
         """Return the start of a segment for two uniform numbers: its bin, and its place in it."""
         bounds, share = self._bins(row)
         total = share.cumsum()
         # Rounding may place the last numbers beyond the end.
-        k = min(int(np.searchsorted(total, place * total[-1], side="right")), len(share) - 1)
+        k = min(int(np.searchsorted(total, bin_position * total[-1], side="right")), len(share) - 1)
         return int(bounds[k] + within * (bounds[k + 1] - bounds[k]))
 
     def _bins(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from widefield.core.form import Form
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.pixels import white_of
-from widefield.core.types import STORED, BlackWhite, Fit, Inputs, Kind, kind_of, to_floats
+from widefield.core.types import STORAGE_DTYPES, BlackWhite, Fit, Inputs, Kind, kind_of, to_floats
 from widefield.data.cache import digest_of_example
 from widefield.data.clips import Clips, Weighting
 from widefield.data.encoded import EncodedImages
@@ -68,7 +68,7 @@ class Dataset(Table):
 
     def __post_init__(self) -> None:
         n = len(self.images)
-        assert self.images.dtype.name in STORED
+        assert self.images.dtype.name in STORAGE_DTYPES
         assert self.images.ndim == 4
         assert len(self.names) == n
         assert self.groups is None or self.groups.shape == (n,)
@@ -89,8 +89,8 @@ class Dataset(Table):
     ) -> "Dataset":
         """Return the images of these rows of a source; `failed` are files that were skipped."""
         skipped = (*examples.skipped, *failed)
-        grouped, given = examples.groups is not None, examples.is_test is not None
-        split = split_note(spec, len(rows), grouped=grouped, given=given)
+        grouped, by_column = examples.groups is not None, examples.is_test is not None
+        split = split_note(spec, len(rows), grouped=grouped, by_column=by_column)
         return cls(
             **examples.columns(rows),
             classes=examples.classes,

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from widefield.core.errors import option
 from widefield.core.names import printable
-from widefield.core.rng import hashed
+from widefield.core.rng import hash_items
 from widefield.data.examples import Examples
 from widefield.data.table import LEFT_OUT, lists_classes
 
 FOLDER, REGEX = "folder:", "regex:"
-_SPELLINGS = "name a column or a label array, a folder level as folder:1, or regex:PATTERN"
+_EXPECTED = "name a column or a label array, a folder level as folder:1, or regex:PATTERN"
 
 
 def grouped(examples: Examples, group: str) -> Examples:
@@ -42,11 +42,11 @@ def grouped(examples: Examples, group: str) -> Examples:
     if count < 2:
         raise ValueError(
             f"group {printable(group)!r} gives one group, {keys[0]!r}, of all {n} examples: "
-            f"{_SPELLINGS} that tells them apart"
+            f"{_EXPECTED} that tells them apart"
         )
     note = f"group {printable(group)}: {count} groups of {n} examples, at most {sizes.max()} in one"
     # Hashes, not positions: the split and two data sets of one source must agree on a group.
-    ids = hashed(key.encode("utf-8", "surrogateescape") for key in keys).view(np.int64)
+    ids = hash_items(key.encode("utf-8", "surrogateescape") for key in keys).view(np.int64)
     found = replace(examples, labels=labels, classes=classes, groups=ids, notes=notes)
     return found.with_notes(note)
 
@@ -117,7 +117,7 @@ def _column(examples: Examples, group: str) -> list[str]:
     if group not in examples.labels:
         known = ", ".join(map(printable, examples.labels)) or "no labels"
         raise ValueError(
-            f"no column {printable(group)!r} to group by, the data have {known}; {_SPELLINGS}"
+            f"no column {printable(group)!r} to group by, the data have {known}; {_EXPECTED}"
         )
     ids, names = examples.labels[group], examples.classes[group]
     missing = np.flatnonzero((ids < 0) & examples.known().any(0))

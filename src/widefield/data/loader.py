@@ -157,8 +157,8 @@ class _Source:
         if self.storage != "disk":
             yield from map(finish, loaded)
             return
-        decoding = nullcontext() if self._dataset.encoded is None else suppress_warnings()
-        with decoding, closing(_prefetch(loaded)) as items:
+        context = nullcontext() if self._dataset.encoded is None else suppress_warnings()
+        with context, closing(_prefetch(loaded)) as items:
             yield from map(finish, items)
 
     def _fetch(self, index: Tensor, read: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
@@ -198,8 +198,8 @@ class _Source:
         if self._masks is not None:
             covered = torch.from_numpy(self._masks(index.numpy(), read)).permute(0, 3, 1, 2)
             mask = to_device(covered, self._device)
-        shown = () if self._crops is None else crops
-        return Batch(x=crops[0], index=index, labels=labels, mask=mask, crops=shown)
+        batch_crops = () if self._crops is None else crops
+        return Batch(x=crops[0], index=index, labels=labels, mask=mask, crops=batch_crops)
 
 
 def _fits_device(size: int, device: torch.device) -> bool:
@@ -221,9 +221,9 @@ def _prefetch(items: Iterator[T]) -> Generator[T, None, None]:
     """
     worker = ThreadPoolExecutor(1, thread_name_prefix="widefield-read-ahead")
     try:
-        ahead = deque(worker.submit(next, items, None) for _ in range(_PREFETCH))
-        while (item := ahead.popleft().result()) is not None:
-            ahead.append(worker.submit(next, items, None))
+        queue = deque(worker.submit(next, items, None) for _ in range(_PREFETCH))
+        while (item := queue.popleft().result()) is not None:
+            queue.append(worker.submit(next, items, None))
             yield item
     finally:
         worker.shutdown(cancel_futures=True)

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.errors import option
-from widefield.core.form import FITS
+from widefield.core.form import FIT_TEXTS
 from widefield.core.types import Fit, Size
 from widefield.data.cache import Record
 from widefield.data.clips import Clips
-from widefield.data.spec import BUILT_IN, Spec
+from widefield.data.spec import BUILTIN, Spec
 
 _CHOICES = {
     "first": "show the first of several pages or frames",
@@ -46,11 +46,11 @@ BY_COLUMN = "by the column split"
 """End of the note on a split that the data have."""
 
 
-def split_note(spec: Spec, n: int, *, grouped: bool, given: bool) -> list[str]:
-    if spec.split is None or spec.base in BUILT_IN:
+def split_note(spec: Spec, n: int, *, grouped: bool, by_column: bool) -> list[str]:
+    if spec.split is None or spec.base in BUILTIN:
         return []
     by_hash = f"80 / 20 by a hash of each {'group' if grouped else 'name'}"
-    return [f"{spec.split} split: {n} examples, {BY_COLUMN if given else by_hash}"]
+    return [f"{spec.split} split: {n} examples, {BY_COLUMN if by_column else by_hash}"]
 
 
 def decoding_notes(record: Record, n: int, size: Size, fit: Fit) -> list[str]:
@@ -58,7 +58,7 @@ def decoding_notes(record: Record, n: int, size: Size, fit: Fit) -> list[str]:
     choices, notes = record.get("choices", {}), []
     if choices.get("resized"):
         note = f"{choices['resized']} of {n} images brought to {size[0]}x{size[1]}: "
-        note += f"resized {FITS[fit]}"
+        note += f"resized {FIT_TEXTS[fit]}"
         if (cut := record["cut"]) >= _MIN_CUT:
             note += f", which loses {cut:.0%} of their area: "
             note += f"pretrain {option('fit', 'pad')} or squash keeps it"
@@ -75,12 +75,12 @@ def _deep(record: Record) -> str:
         return " and were brought to 8"
     if isinstance(black_white[0], float | int):
         black, white = black_white
-        outcome = f": values from {black:.7g} to {white:.7g} became 0 to 255"
+        text = f": values from {black:.7g} to {white:.7g} became 0 to 255"
         if sampled:
-            outcome += f", from {sampled} files"
+            text += f", from {sampled} files"
         if record["outside"] >= _MIN_OUTSIDE:
-            outcome += f"; {record['outside']:.1%} of them are outside"
-        return f"{outcome}: pretrain PATH:channels keeps all values"
+            text += f"; {record['outside']:.1%} of them are outside"
+        return f"{text}: pretrain PATH:channels keeps all values"
     channels = "the channel" if len(black_white) == 1 else f"each of {len(black_white)} channels"
     source = f"from {sampled} images" if sampled else "as recorded"
     return (
@@ -92,17 +92,17 @@ def _deep(record: Record) -> str:
 def sound_notes(segments: Clips, choices: Mapping[str, int], rate: int) -> list[str]:
     """Return notes on the form of sounds, on silence in long ones, and on choices in decoding."""
     n, longer = len(segments.lengths), len(segments.longer)
-    form = f"{n} sounds at {rate:,} Hz, examples of {segments.steps / rate:g} s"
+    text = f"{n} sounds at {rate:,} Hz, examples of {segments.steps / rate:g} s"
     if longer:
-        form += f": {longer} are longer, and their features are averaged over all of their segments"
+        text += f": {longer} are longer, and their features are averaged over all of their segments"
         if skipped := segments.skipped():
-            form += f" up to {segments.max_segments}: {skipped:.0%} of their time is not read"
+            text += f" up to {segments.max_segments}: {skipped:.0%} of their time is not read"
         silence = segments.silence()
-        partly = silence[silence > 0]
-        if len(partly):
-            share = f"{partly.mean():.0%} of their time"
-            form += f"; {len(partly)} are silent for {share}, which is left out"
-    return [form, *_join_choices(choices, _SOUND_CHOICES, f"of {n} sounds")]
+        nonzero = silence[silence > 0]
+        if len(nonzero):
+            share = f"{nonzero.mean():.0%} of their time"
+            text += f"; {len(nonzero)} are silent for {share}, which is left out"
+    return [text, *_join_choices(choices, _SOUND_CHOICES, f"of {n} sounds")]
 
 
 def _join_choices(counts: Mapping[str, int], texts: Mapping[str, str], start: str) -> list[str]:

@@ -39,7 +39,7 @@ def open_dataset(
     fit: Fit = "crop",
     pixels: PixelStorage = "auto",
     memory_budget: int | None = None,
-    agree: Agree = lambda lacking: lacking,
+    agree: Agree = lambda reason: reason,
     progress: ProgressCallback | None = None,
 ) -> Dataset:
     """Open images, windows or sounds: a data spec, a path, or arrays in memory.
@@ -126,10 +126,10 @@ def read_examples(data: Data, options: OpenOptions) -> tuple[Spec, Examples]:
     if options.labels is not None:
         examples = labeled(examples, options.labels, spec.base, unlabeled=options.unlabeled)
     elif not options.unlabeled:
-        examples = _without_gaps(examples, scored=options.scored)
+        examples = _without_partial_tasks(examples, scored=options.scored)
     if options.exclude:
-        gone = [path for path in options.exclude if path not in found]
-        examples = _without(examples, frozenset(found.values()), gone)
+        unknown = [path for path in options.exclude if path not in found]
+        examples = _without(examples, frozenset(found.values()), unknown)
     if options.group is not None:
         examples = grouped(examples, options.group)
     return spec, examples
@@ -141,38 +141,38 @@ def count_of_source(data: Data, options: OpenOptions = DEFAULT_OPTIONS) -> int:
     return len(split_rows(examples, spec))
 
 
-def _without(examples: Examples, names: frozenset[str], gone: Sequence[str]) -> Examples:
-    """Return the examples without those of these names, noted; the paths `gone` match none."""
+def _without(examples: Examples, names: frozenset[str], unknown: Sequence[str]) -> Examples:
+    """Return the examples without those of these names, noted; the paths `unknown` match none."""
     rows = np.flatnonzero([name not in names for name in examples.names])
     if not len(rows):
         raise ValueError(f"all {len(names)} examples are excluded: keep some")
-    others = f"; {len(gone)} others are not in the data" if gone else ""
+    others = f"; {len(unknown)} others are not in the data" if unknown else ""
     # With those that are gone: a run that they come back to must not take them.
-    excluded = tuple(Skipped(path, EXCLUDED) for path in sorted({*names, *gone}))
+    excluded = tuple(Skipped(path, EXCLUDED) for path in sorted({*names, *unknown}))
     kept = replace(examples.take(rows), excluded=excluded)
     return kept.with_notes(f"{len(names)} examples are excluded{others}")
 
 
-def _without_gaps(examples: Examples, *, scored: bool) -> Examples:
+def _without_partial_tasks(examples: Examples, *, scored: bool) -> Examples:
     """Return the examples without the tasks that some of them have no label of.
 
     If they are `scored` and no task would be left, the examples without a label are left out.
     """
-    gaps = {task: int((y < 0).sum()) for task, y in examples.labels.items() if (y < 0).any()}
+    missing = {task: int((y < 0).sum()) for task, y in examples.labels.items() if (y < 0).any()}
     rows = np.flatnonzero(examples.known().all(0))
-    if scored and len(rows) and gaps and len(gaps) == len(examples.labels) + len(examples.targets):
-        lost, tasks = len(examples.names) - len(rows), " and ".join(map(repr, gaps))
-        return examples.take(rows).with_notes(f"{lost} examples have no label of {tasks}: left out")
+    if scored and len(rows) and 0 < len(missing) == len(examples.labels) + len(examples.targets):
+        n, tasks = len(examples.names) - len(rows), " and ".join(map(repr, missing))
+        return examples.take(rows).with_notes(f"{n} examples have no label of {tasks}: left out")
     left = replace(
         examples,
-        labels={task: y for task, y in examples.labels.items() if task not in gaps},
-        classes={task: names for task, names in examples.classes.items() if task not in gaps},
+        labels={task: y for task, y in examples.labels.items() if task not in missing},
+        classes={task: names for task, names in examples.classes.items() if task not in missing},
     )
     return left.with_notes(
         *(
             f"{task!r} is left out: {count} examples have no label; {option('labels')} leaves "
             "these out instead"
-            for task, count in gaps.items()
+            for task, count in missing.items()
         )
     )
 

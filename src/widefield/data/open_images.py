@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 from widefield.core.form import cut_share
 from widefield.core.names import printable
-from widefield.core.pixels import stored
+from widefield.core.pixels import to_storage
 from widefield.core.types import BlackWhite, Size, as_black_white
 from widefield.data import cache, planted
 from widefield.data.dataset import Dataset
-from widefield.data.decode.black_white import ValueRange, check_inside
-from widefield.data.decode.decoding import Result, decode_all, failures
+from widefield.data.decode.black_white import ValueRange, check_scale
+from widefield.data.decode.decoding import Result, decode_all, failure_record
 from widefield.data.decode.eight_bits import in_8_bits
 from widefield.data.decode.images import decode, sample_values
 from widefield.data.decode.values import (
     decode_values,
-    find_form,
+    infer_channels,
     resize_array,
     sample_channels,
-    stored_type,
+    storage_dtype,
 )
 from widefield.data.encoded import EncodedImages
 from widefield.data.examples import Examples, selected
@@ -33,7 +33,7 @@ from widefield.data.open_options import OpenOptions
 from widefield.data.plant import draw
 from widefield.data.readers.images import common_size, size_for
 from widefield.data.select import balanced_subset, split_rows, subset_without
-from widefield.data.spec import BUILT_IN, Spec
+from widefield.data.spec import BUILTIN, Spec
 from widefield.data.table import Skipped, check_skipped, take
 
 # Chosen by hand: a memory map may be larger than the memory, and is copied in parts.
@@ -52,7 +52,7 @@ def open_images(spec: Spec, examples: Examples, options: OpenOptions) -> Dataset
     if examples.files is not None and black_white is not None and len(np.shape(black_white)) == 2:
         examples = replace(examples, as_values=True)  # as in the data of the run
     features = _features(spec, examples)
-    *shape, dtype = _form(examples, options.size)
+    *shape, dtype = _stored_shape(examples, options.size)
     ranges = 1 if black_white is None else len(np.reshape(black_white, (-1, 2)))
     if dtype != np.uint8 and ranges not in (1, shape[2]):
         raise ValueError(
@@ -68,7 +68,7 @@ def open_images(spec: Spec, examples: Examples, options: OpenOptions) -> Dataset
         class_count=0 if task is None else len(examples.classes[task]),
     )
     appended = (draw(f, canvas) for f in features if isinstance(f, planted.Appended))
-    opening = _Opening(
+    source = _ImageSource(
         spec=spec,
         examples=examples,
         options=options,
@@ -77,10 +77,10 @@ def open_images(spec: Spec, examples: Examples, options: OpenOptions) -> Dataset
         overlays=tuple(draw(f, canvas) for f in features if isinstance(f, planted.ImageFeature)),
         channel=next(appended, None),
     )
-    dataset = opening.dataset()
-    if any(overlay.fresh for overlay in opening.overlays):
-        unplanted = replace(opening, spec=replace(spec, plants=()), overlays=(), channel=None)
-        return replace(dataset, plain=unplanted.decoded().images)
+    dataset = source.dataset()
+    if any(overlay.fresh for overlay in source.overlays):
+        plain = replace(source, spec=replace(spec, plants=()), overlays=(), channel=None)
+        return replace(dataset, plain=plain.decoded().images)
     return dataset
 
 
@@ -111,20 +111,20 @@ def _features(spec: Spec, examples: Examples) -> list[planted.Feature]:
     return features
 
 
-def _form(examples: Examples, size: Size | None) -> tuple[int, int, int, "np.dtype[Any]"]:
+def _stored_shape(examples: Examples, size: Size | None) -> tuple[int, int, int, "np.dtype[Any]"]:
     """Return H, W, C and type of the stored images."""
     if examples.files is not None and examples.as_values:
-        channels, dtype, sizes = find_form(examples.files)
+        channels, dtype, sizes = infer_channels(examples.files)
         return *(size or size_for(sizes)), channels, dtype
     if examples.files is not None:
         return *(size or common_size(examples.files)), 3, np.dtype(np.uint8)
     assert examples.pixels is not None
     height, width, channels = examples.pixels.shape[1:]
-    return *(size or (height, width)), channels, stored_type(examples.pixels.dtype)
+    return *(size or (height, width)), channels, storage_dtype(examples.pixels.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Opening:
+class _ImageSource:
     """The images of one spec: which they are, and what is drawn on them."""
 
     spec: Spec
@@ -157,10 +157,10 @@ class _Opening:
         return count, height, width, channels + added
 
     def dataset(self) -> Dataset:
-        reason, why_not_encoded = None, reason_to_decode(self.spec, self.examples)
-        if self.options.pixels == "auto" and why_not_encoded is None:
+        reason, decode_reason = None, reason_to_decode(self.spec, self.examples)
+        if self.options.pixels == "auto" and decode_reason is None:
             key = self.examples.origin and self._key_of_run
-            reason = cache.space_lacking(self.shape, key, self.options.memory_budget)
+            reason = cache.missing_space(self.shape, key, self.options.memory_budget)
             reason = self.options.agree(reason)
         if self.options.pixels == "encoded" or reason is not None:
             return self._encoded(reason)
@@ -192,10 +192,10 @@ class _Opening:
 
     def decoded(self) -> Dataset:
         """Return images that are decoded once, with overlays and appended channels."""
-        given, key = self.examples.pixels, self.examples.origin and self._key_of_run
-        are_ready = given is not None and given.shape == self.shape and given.dtype == np.uint8
-        if key is None and given is not None and are_ready and not self.overlays:
-            return self._with_labels(given, self.rows, {}, "used in place, without a copy")
+        pixels, key = self.examples.pixels, self.examples.origin and self._key_of_run
+        are_ready = pixels is not None and pixels.shape == self.shape and pixels.dtype == np.uint8
+        if key is None and pixels is not None and are_ready and not self.overlays:
+            return self._with_labels(pixels, self.rows, {}, "used in place, without a copy")
         images, record, storage = cache.load_or_build(
             self.shape,
             self._build,
@@ -203,7 +203,7 @@ class _Opening:
             files=0 if self.examples.files is None else len(self.rows),
             budget=self.options.memory_budget,
             dtype=self.dtype,
-            why_not_encoded=reason_to_decode(self.spec, self.examples),
+            decode_reason=reason_to_decode(self.spec, self.examples),
         )
         rows = self.selected(record.get("failed", ()))
         dataset = self._with_labels(images[: len(rows)], rows, record, storage)
@@ -260,7 +260,7 @@ class _Opening:
         for position, row in enumerate(kept.tolist()):
             if position != row:
                 out[position] = out[row]
-        return record | failures(failed)
+        return record | failure_record(failed)
 
     def _decode_rows(
         self, rows: NDArray[np.int64], out: NDArray[Any], journal: cache.DecodingJournal | None
@@ -288,8 +288,8 @@ class _Opening:
             decoded = read(files[row], value_range.black_white)
             if decoded is None:
                 return None
-            place = int(np.searchsorted(rows, row))
-            out[place] = decoded.pixels if out.ndim > 1 else cache.digest_of_example(decoded.pixels)
+            k = int(np.searchsorted(rows, row))
+            out[k] = decoded.pixels if out.ndim > 1 else cache.digest_of_example(decoded.pixels)
             return sorted(decoded.choices), decoded.outside, decoded.cut
 
         report = decode_all(
@@ -301,21 +301,21 @@ class _Opening:
             progress=options.progress,
         )
         if options.black_white is not None:
-            check_inside(report.outside, options.black_white)
+            check_scale(report.outside, options.black_white)
         return report.record() | value_range.record(), report.failed
 
     def _plant(self, images: NDArray[Any], channel: planted.AppendedChannels | None) -> None:
         """Draw overlays on `images` [n, H, W, C] in place, and the appended channels, the last."""
-        drawn_on = self.canvas.shape[2]
+        channels = self.canvas.shape[2]
         for first in range(0, len(images), _CHUNK):
             part = images[first : first + _CHUNK]
             index = np.arange(first, first + len(part))
-            below = np.ascontiguousarray(part[..., :drawn_on])  # a copy, if channels are appended
+            below = np.ascontiguousarray(part[..., :channels])  # a copy, if channels are appended
             for overlay in self.overlays:
                 overlay.apply(below, index)
             if channel is not None:
-                part[..., :drawn_on] = below
-                part[..., drawn_on:] = stored(channel.draw(index) / 255, part.dtype)
+                part[..., :channels] = below
+                part[..., channels:] = to_storage(channel.draw(index) / 255, part.dtype)
 
     def _channel_of(self, rows: NDArray[np.int64]) -> planted.AppendedChannels | None:
         """Return the appended channels of these rows, in their order."""
@@ -325,12 +325,12 @@ class _Opening:
 
     def _key_of_run(self, kept: str = "") -> str:
         """Return the key of the pixels as the run has them, whose range of values is known."""
-        given = "8 bits" if self.options.eight_bits else self.options.black_white
+        scale = "8 bits" if self.options.eight_bits else self.options.black_white
         default_key = self._key(None, kept)  # a run opened its data without a range and found it
-        record = None if given is None else cache.read_record(cache.cache_folder() / default_key)
-        if record is not None and as_black_white(record.get("black_white")) in (None, given):
+        record = None if scale is None else cache.read_record(cache.cache_folder() / default_key)
+        if record is not None and as_black_white(record.get("black_white")) in (None, scale):
             return default_key
-        return self._key(given, kept)
+        return self._key(scale, kept)
 
     def _key(self, black_white: BlackWhite | str | None, kept: str) -> str:
         """Return the key of the cache, equal for all commands that need the same pixels."""
@@ -338,16 +338,16 @@ class _Opening:
         assert self.examples.origin is not None
         plants = list(map(str, spec.plants))
         planted = (plants, canvas.seed, canvas.held_out) if plants else None
-        named = (spec.base, spec.split) if spec.base in BUILT_IN else None  # share one folder
-        form = (self.shape[1:], self.dtype.str, most, black_white)
-        settings = (*form, planted, named, spec.values, self.options.fit)
+        named = (spec.base, spec.split) if spec.base in BUILTIN else None  # share one folder
+        image_settings = (self.shape[1:], self.dtype.str, most, black_white)
+        settings = (*image_settings, planted, named, spec.values, self.options.fit)
         options = [option for plant in spec.plants for option in plant.options]
-        packs = [Path(value).expanduser() for name, value in options if name == "source"]
+        source_files = [Path(value).expanduser() for name, value in options if name == "source"]
         # Labels may come from a table.
         ids = canvas.class_ids if most is not None or self.channel is not None else None
         groups = None if most is None else self.examples.groups
         rows = cache.digest(self.rows, ids, *(() if groups is None else (groups,)))
-        return cache.cache_key((settings, kept), self.examples.origin(), rows, files=packs)
+        return cache.cache_key((settings, kept), self.examples.origin(), rows, files=source_files)
 
     def _with_labels(
         self, images: NDArray[Any], rows: NDArray[np.int64], record: cache.Record, storage: str

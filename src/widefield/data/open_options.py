@@ -43,7 +43,7 @@ class OpenOptions:
     fit: Fit = "crop"
     pixels: PixelStorage = "auto"
     memory_budget: int | None = None
-    agree: Agree = lambda lacking: lacking
+    agree: Agree = lambda reason: reason
     progress: ProgressCallback | None = None
 
     def __post_init__(self) -> None:

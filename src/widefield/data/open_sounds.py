@@ -15,7 +15,7 @@ from widefield.data.cache import DecodingJournal, Record, cache_key, digest, loa
 from widefield.data.clips import Clips
 from widefield.data.dataset import Dataset
 from widefield.data.decode import sounds
-from widefield.data.decode.decoding import Result, decode_all, failures, in_parallel
+from widefield.data.decode.decoding import Result, decode_all, failure_record, in_parallel
 from widefield.data.examples import Examples
 from widefield.data.notes import sound_notes
 from widefield.data.open_options import OpenOptions
@@ -77,11 +77,11 @@ def open_sounds(spec: Spec, examples: Examples, options: OpenOptions) -> Dataset
         notes=sound_notes(segments, record["choices"], rate),
     )
     has_long = len(segments.longer) > 0
-    fresh = any(overlay.fresh for overlay in overlays) and not has_long
+    resampled = any(overlay.fresh for overlay in overlays) and not has_long
     return replace(
         dataset.with_tasks(*overlays),
         planted=overlays,
-        plain=plain if fresh else None,
+        plain=plain if resampled else None,
         rate=rate,
         clips=segments if has_long else None,
     )
@@ -175,7 +175,7 @@ def _decode(
         steps=steps,
         seed=options.seed,
     )
-    return clips, kept[left], record | failures(failed), storage
+    return clips, kept[left], record | failure_record(failed), storage
 
 
 def _lengths(
@@ -217,8 +217,8 @@ def _fill(
             samples, choices = sounds.decode(sound, rate)
         else:
             samples, choices = sounds.leveled(from_int16(sound), recordings.rate, rate)
-        place = int(np.searchsorted(rows, row))
-        slot = out[starts[place] : starts[place] + sizes[place]]
+        k = int(np.searchsorted(rows, row))
+        slot = out[starts[k] : starts[k] + sizes[k]]
         samples = samples[: len(slot)]
         first = (len(slot) - len(samples)) // 2
         slot[:] = 0

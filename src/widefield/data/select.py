@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.errors import option
-from widefield.core.rng import hashed
+from widefield.core.rng import hash_items
 from widefield.data.examples import Examples
 from widefield.data.groups import held_out_groups
-from widefield.data.spec import BUILT_IN, Spec
+from widefield.data.spec import BUILTIN, Spec
 
 # The usual 80 / 20, as docs/data.md states it; other shares would move examples between the splits
 # of existing runs.
@@ -22,7 +22,7 @@ def split_rows(examples: Examples, spec: Spec) -> NDArray[np.int64]:
     Groups are split by their own hashes, so that none is in both parts.
     """
     names = examples.names
-    if spec.split is None or spec.base in BUILT_IN:
+    if spec.split is None or spec.base in BUILTIN:
         return np.arange(len(names))
     if examples.is_test is not None:
         rows = np.flatnonzero(examples.is_test == (spec.split == "test"))
@@ -37,7 +37,7 @@ def split_rows(examples: Examples, spec: Spec) -> NDArray[np.int64]:
             f"'{spec}' holds pages of one file, which resemble each other: score on another file, "
             f"or split the pages all the same, {group}"
         )
-    share = hashed(name.encode() for name in names) / 2.0**64
+    share = hash_items(name.encode() for name in names) / 2.0**64
     rows = np.flatnonzero((share < TEST_SHARE) == (spec.split == "test"))
     if not len(rows):
         raise ValueError(
@@ -73,17 +73,17 @@ def balanced_subset(
     if groups is not None:
         of_group = np.stack([ids, groups[rows]])
         _, pairs = np.unique(of_group, axis=1, return_inverse=True)
-        order = np.argsort(_occurrence(pairs.ravel()), kind="stable")
-    first = np.argsort(_occurrence(ids[order]), kind="stable")[:max_examples]
+        order = np.argsort(_repeat_index(pairs.ravel()), kind="stable")
+    first = np.argsort(_repeat_index(ids[order]), kind="stable")[:max_examples]
     return np.sort(rows[order[first]])
 
 
-def _occurrence(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+def _repeat_index(ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return how often each id [n] occurs before it, int64 [n]."""
     by_id, counts = np.argsort(ids, kind="stable"), np.bincount(ids)
-    occurrence = np.empty(len(ids), dtype=np.int64)
-    occurrence[by_id] = np.arange(len(ids)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return occurrence
+    position = np.empty(len(ids), dtype=np.int64)
+    position[by_id] = np.arange(len(ids)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return position
 
 
 def subset_without(

@@ -22,7 +22,7 @@ from widefield.data.labels.read import Frame
 from widefield.data.readers.arrays import Array, read_memory
 from widefield.data.readers.paths import read_path, read_url
 from widefield.data.readers.python_data import read_object
-from widefield.data.spec import BUILT_IN, MEMORY, Spec, did_you_mean, is_url, parse, spec_text
+from widefield.data.spec import BUILTIN, MEMORY, Spec, is_url, parse, similar_name_hint, spec_text
 
 Data = str | Path | Array | Mapping[str, Any] | Sequence[Any]
 """Data as calls accept it: a spec or path, images as an array, arrays by name, or a list of paths
@@ -34,7 +34,7 @@ def read_source(data: object, size: Size | None, *, labels: bool = False) -> tup
     if isinstance(data, Path):
         spec = Spec(spec_text(data))
         if not data.exists():
-            raise ValueError(f"no path '{data}'{did_you_mean(str(data))}")
+            raise ValueError(f"no path '{data}'{similar_name_hint(str(data))}")
     elif isinstance(data, str):
         spec = parse(data)
     elif isinstance(data, np.ndarray | torch.Tensor | Mapping):
@@ -53,15 +53,15 @@ def read_source(data: object, size: Size | None, *, labels: bool = False) -> tup
             "tensor such as [n, H, W, C], a list of paths or PIL images, or a mapping of arrays "
             f"with key 'x': {hint}"
         )
-    if spec.base in BUILT_IN:
-        return spec, _read_built_in(spec, size)
+    if spec.base in BUILTIN:
+        return spec, _read_builtin(spec, size)
     if is_url(spec.base):
         return spec, _with_values(read_url(spec.base, labels=labels), spec)
     path = Path(os.path.expanduser(spec.base))
     return spec, _with_values(read_path(path, labels=labels), spec)
 
 
-def _read_built_in(spec: Spec, size: Size | None) -> Examples:
+def _read_builtin(spec: Spec, size: Size | None) -> Examples:
     split = spec.split or "train"
     if spec.base == "photos":
         return read_photos(split, size[0] if size and size[0] == size[1] else None)

@@ -20,7 +20,7 @@ from typing import Literal, cast, get_args
 
 from widefield.data.planted import Feature, read_plant
 
-BUILT_IN = ("photos", "spoken", "motion", "cifar10", "cifar100")
+BUILTIN = ("photos", "spoken", "motion", "cifar10", "cifar100")
 MEMORY = "memory"
 """Name of arrays in memory; a file of that name is stored with its absolute path."""
 _NEIGHBORS = 1_000  # names in a folder that are compared with a wrong one, chosen by hand
@@ -76,12 +76,12 @@ def parse(text: str) -> Spec:
             base, split, values = base_and_split
             return Spec(base, split, _parse_plants(text[end:]), values)
     base = text.split("+")[0]
-    raise ValueError(f"no data set or path named '{base}'{did_you_mean(base)}")
+    raise ValueError(f"no data set or path named '{base}'{similar_name_hint(base)}")
 
 
 def spec_text(data: str | Path) -> str:
     """Return a spec as text; a `Path` always means a file or folder."""
-    named_like_builtin = isinstance(data, Path) and str(data) in BUILT_IN
+    named_like_builtin = isinstance(data, Path) and str(data) in BUILTIN
     return os.path.join(".", data) if named_like_builtin else str(data)
 
 
@@ -90,7 +90,7 @@ def plant_names(text: str) -> frozenset[str]:
 
 
 def _parse_base(text: str) -> tuple[str, Split | None, Values | None] | None:
-    if text in BUILT_IN:
+    if text in BUILTIN:
         if os.path.isdir(text):
             raise ValueError(
                 f"'{text}' is the name of built-in data and of a folder here: write "
@@ -106,11 +106,11 @@ def _parse_base(text: str) -> tuple[str, Split | None, Values | None] | None:
         values, split = cast(Values, split), ""
     elif last in get_args(Values) and _is_path(path) and not _is_path(base):
         base, values = path, cast(Values, last)
-    if "+" in split or not (base in BUILT_IN or _is_path(base)):
+    if "+" in split or not (base in BUILTIN or _is_path(base)):
         return None
     if split in get_args(Split):
         return base, cast(Split, split), values
-    if values is not None and not split and base not in BUILT_IN:
+    if values is not None and not split and base not in BUILTIN:
         return base, None, values
     split = split or values or ""
     subfolder = os.path.join(base, split)
@@ -164,7 +164,7 @@ def absolute(text: str) -> str:
         return replace(plant, options=tuple(options.items()))
 
     spec = parse(text)
-    base = spec.base if spec.base in BUILT_IN else absolute_path(spec.base)
+    base = spec.base if spec.base in BUILTIN else absolute_path(spec.base)
     return str(replace(spec, base=base, plants=tuple(map(absolute_source, spec.plants))))
 
 
@@ -190,10 +190,10 @@ def same_images(one: str, two: str) -> bool:
         first, second = parse(absolute(one)), parse(absolute(two))
     except ValueError:  # a path may have been deleted since it was opened
         return False
-    return first.base == second.base and (first.base not in BUILT_IN or first.split == second.split)
+    return first.base == second.base and (first.base not in BUILTIN or first.split == second.split)
 
 
-def did_you_mean(base: str) -> str:
+def similar_name_hint(base: str) -> str:
     """Return the end of an error message with the name or path most similar to `base`."""
     parent = Path(os.path.expanduser(base)).parent
     try:
@@ -201,6 +201,6 @@ def did_you_mean(base: str) -> str:
             names = [entry.name for entry in islice(entries, _NEIGHBORS)]
     except (OSError, ValueError):
         names = []
-    known = [*BUILT_IN, *(str(parent / name) for name in names)]
+    known = [*BUILTIN, *(str(parent / name) for name in names)]
     nearest = get_close_matches(base, known, n=1)
-    return f"; did you mean '{nearest[0]}'?" if nearest else f"; built in: {', '.join(BUILT_IN)}"
+    return f"; did you mean '{nearest[0]}'?" if nearest else f"; built in: {', '.join(BUILTIN)}"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from widefield.core.names import counted, printable
+from widefield.core.names import count_text, printable
 
 TargetKind = Literal["number", "labels"]
 
@@ -41,8 +41,8 @@ def skipped_note(skipped: Sequence[Skipped]) -> list[str]:
         return []
     first = skipped[0]
     return [
-        f"{counted(len(skipped), 'unreadable file')} skipped, the first '{printable(first.path)}': "
-        f"{first.reason}"
+        f"{count_text(len(skipped), 'unreadable file')} skipped, the first "
+        f"'{printable(first.path)}': {first.reason}"
     ]
 
 

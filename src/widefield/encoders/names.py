@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from widefield.core.files import BUILT_IN_ENCODERS
+from widefield.core.files import BUILTIN_ENCODERS
 
 MODULE_PREFIX = "module:"
 """Prefix of the names of modules that were given in Python."""
@@ -32,7 +32,7 @@ def _is_file_of_own(name: str) -> bool:
 
 def check_encoder_name(name: str) -> None:
     """Check that `name` may name an encoder: a known form, or a path that exists."""
-    is_form = name in BUILT_IN_ENCODERS or name.startswith(("timm:", "torchvision:"))
+    is_form = name in BUILTIN_ENCODERS or name.startswith(("timm:", "torchvision:"))
     path = Path(name).expanduser()
     if is_form or is_own(name.rpartition("@")[2]) or (name and path.exists()):
         return

@@ -30,7 +30,7 @@ from widefield.data import Dataset, kind_of_source
 from widefield.data.open import open_with
 from widefield.data.open_options import DEFAULT_OPTIONS, OpenOptions
 from widefield.data.source import Data
-from widefield.data.spec import BUILT_IN, parse
+from widefield.data.spec import BUILTIN, parse
 from widefield.encoders import (
     Encoder,
     EncoderSettings,
@@ -255,7 +255,7 @@ class FeatureExtractor:
         """
         if self.encoder is not None:
             return self.form.rate
-        built_in = isinstance(data, str) and parse(data).base in BUILT_IN  # needs no resampling
+        built_in = isinstance(data, str) and parse(data).base in BUILTIN  # needs no resampling
         return None if built_in else FLOOR_RATE
 
     @property

@@ -17,7 +17,7 @@ from widefield.data.plant import draw
 from widefield.data.planted import AudioFeature, Canvas, ImageFeature, Overlay, SoundOverlay
 from widefield.data.select import balanced_subset
 from widefield.data.source import Data
-from widefield.data.spec import BUILT_IN, MEMORY, parse, spec_text
+from widefield.data.spec import BUILTIN, MEMORY, parse, spec_text
 from widefield.inference.features import FeatureExtractor, images_progress
 from widefield.inference.scorable import scorable, with_tasks
 from widefield.probes.folds import SplitGroups
@@ -187,7 +187,7 @@ def training_data(run: RunFolder, *, group: str | None = None, quiet: bool = Fal
     data = run_source(run, f"give data to fit on, {option('train_data', 'DATA')}")
     own = run.group()
     group, spec = own if group is None else group, parse(data)
-    if group != own and spec.split is not None and spec.base not in BUILT_IN:
+    if group != own and spec.split is not None and spec.base not in BUILTIN:
         raise ValueError(
             f"{data} was split without these groups when the run began: give it as "
             f"{option('train_data')}"
@@ -241,7 +241,7 @@ def balanced(dataset: Dataset, rows: NDArray[np.int64], max_examples: int | None
 def _with_split(text: str, labels: LabelTable | None) -> str:
     """Return a source with its train split, unless it names a split."""
     spec = parse(text)
-    if labels is not None and spec.base in BUILT_IN:  # its splits have the same example names
+    if labels is not None and spec.base in BUILTIN:  # its splits have the same example names
         raise ValueError(f"{spec.base} has labels of its own: leave {option('labels')} out")
     return str(replace(spec, split="train")) if spec.split is None else text
 

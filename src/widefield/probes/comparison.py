@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from widefield.core.files import write_atomically
-from widefield.core.names import counted
+from widefield.core.names import count_text
 from widefield.core.types import Kind
 from widefield.metrics.collapse import FeatureState
 from widefield.probes.explained import Explained
@@ -180,4 +180,4 @@ class Comparison:
 
 def _points(score: PairedDifference, name: str) -> str:
     points = round(100 * abs(score.difference))
-    return score.beside(name, counted(points, "point"))
+    return score.beside(name, count_text(points, "point"))

@@ -14,7 +14,7 @@ from widefield.core.hardware import choose_device, choose_precision
 from widefield.core.logmel import FrontEnd, LogMel
 from widefield.core.rng import seeded
 from widefield.core.types import (
-    STORED,
+    STORAGE_DTYPES,
     Inputs,
     Precision,
     ProgressCallback,
@@ -66,7 +66,7 @@ def extract(
         torch.Size([3, 5])
     """
     plain = images.images if isinstance(images, Segmented) else images
-    is_known = plain.dtype.name in STORED and plain.ndim == 4
+    is_known = plain.dtype.name in STORAGE_DTYPES and plain.ndim == 4
     if not is_known or (plain.dtype == np.int16 and plain.shape[1] != 1):
         raise ValueError(
             f"images have dtype {plain.dtype} and shape {list(plain.shape)}: "

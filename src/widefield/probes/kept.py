@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from widefield.core.types import Inputs
-from widefield.data.cache import cache_key, digest, digest_of_files, kept_or_made
+from widefield.data.cache import cache_key, digest, digest_of_files, load_or_make
 from widefield.encoders import Encoder, FeatureMap, Projected, Readout, Wide, load_readout
 from widefield.encoders.readout import save_readout
 
@@ -50,7 +50,7 @@ def kept_features(
     def write(h: Tensor, folder: Path) -> None:
         np.save(folder / _FEATURES_FILE, h.cpu().numpy())
 
-    return kept_or_made(key, make, read=read, write=write)
+    return load_or_make(key, make, read=read, write=write)
 
 
 def kept_readout(
@@ -72,7 +72,7 @@ def kept_readout(
             raise ValueError("the readout is missing")
         return readout
 
-    return kept_or_made(key, make, read=read, write=save_readout)
+    return load_or_make(key, make, read=read, write=save_readout)
 
 
 def is_known(module: nn.Module) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from widefield.core.pixels import stored
+from widefield.core.pixels import to_storage
 from widefield.core.types import Inputs
 from widefield.metrics import view_agreement, whitened
 from widefield.probes.cross_fit import FOLDS, NEIGHBORS, fold_hits
@@ -58,7 +58,7 @@ def augmented(images: Images, seed: int) -> Images:
     parts = []
     for x in batches(images, _BATCH, torch.device("cpu")):
         (view,) = views(x, 1, generator)
-        parts.append(stored(view.clamp(0, 1).permute(0, 2, 3, 1).numpy(), images.dtype))
+        parts.append(to_storage(view.clamp(0, 1).permute(0, 2, 3, 1).numpy(), images.dtype))
     return np.concatenate(parts)
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from widefield.core.cpus import usable_cpus
+from widefield.core.cpus import available_cpus
 from widefield.core.types import Precision
 
 
@@ -47,7 +47,7 @@ class Compute:
 
 def check_threads(threads: int | None) -> None:
     """Check that there are as many cores."""
-    most = usable_cpus()
+    most = available_cpus()
     if threads is not None and not 1 <= threads <= most:
         raise ValueError(f"threads is {threads}; expected 1 to {most}, the cores of this process")
 
@@ -57,4 +57,4 @@ def default_threads() -> int:
 
     The number can change the last bits of sums, so a run keeps the one that it began with.
     """
-    return min(torch.get_num_threads(), usable_cpus())
+    return min(torch.get_num_threads(), available_cpus())

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widefield.core.hardware import choose_device, machine
-from widefield.core.names import counted
+from widefield.core.names import count_text
 from widefield.data import Dataset
 from widefield.data.decode.images import header_size
 from widefield.data.spec import MEMORY, parse
@@ -67,7 +67,7 @@ def _to_check(found: Exploration) -> str:
         "outlier": len(found.outliers),
     }
     parts = [
-        counted(count, one) + (" of near-duplicates" if one == "group" else "")
+        count_text(count, one) + (" of near-duplicates" if one == "group" else "")
         for one, count in counts.items()
         if count
     ]

@@ -8,7 +8,7 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from numpy.typing import NDArray
 
-from widefield.core.form import FITS
+from widefield.core.form import FIT_TEXTS
 from widefield.core.names import is_seen
 from widefield.encoders import Encoder, EncoderConfig, Readout, needs_entry
 from widefield.train.run_dir import RunFolder
@@ -32,7 +32,7 @@ def model_card(
         "parameters": f"{sum(p.numel() for p in encoder.parameters()):,}",
         "features": f"{encoder.dim:,}",
         "images": "{} x {} pixels, {} channels".format(*config.image_size, config.channels),
-        "resizing": f"{config.interpolation}, {FITS[config.fit]}",
+        "resizing": f"{config.interpolation}, {FIT_TEXTS[config.fit]}",
         "normalization": _normalization(config),
     }
     if black_white is not None:

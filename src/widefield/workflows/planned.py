@@ -11,7 +11,7 @@ from torch import Tensor
 from widefield.config.recipe import Recipe
 from widefield.core.errors import option
 from widefield.core.hardware import choose_device, machine
-from widefield.core.names import counted, format_duration
+from widefield.core.names import count_text, format_duration
 from widefield.core.types import Part
 from widefield.report.tables import ResultTable, TabularResult
 from widefield.train.state import TrainState
@@ -87,7 +87,7 @@ class Plan(TabularResult):
             return (
                 f"{self.epoch_seconds:,.1f} s {steps}, "
                 f"{format_duration(self.recipe.epochs * self.epoch_seconds)} in all, with "
-                f"{counted(self.threads, 'thread')}"
+                f"{count_text(self.threads, 'thread')}"
             )
         if self.least_epoch_seconds is None:
             return f"time of {steps}: not known without data, as no step is measured"

@@ -14,7 +14,7 @@ from widefield.data.labels import Labels, read_labels
 from widefield.data.notes import BY_COLUMN
 from widefield.data.open_options import OpenOptions
 from widefield.data.source import Data
-from widefield.data.spec import BUILT_IN, MEMORY, parse, plant_names, spec_text
+from widefield.data.spec import BUILTIN, MEMORY, parse, plant_names, spec_text
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.overlap import copies_note, count_overlap, overlap_note
@@ -192,7 +192,7 @@ def _split(
 def _split_note(data: Data | None, train: Dataset) -> str:
     if any(note.endswith(BY_COLUMN) for note in train.notes):
         return f"the data are split {BY_COLUMN}: fitted on one part, scored on the other"
-    if isinstance(data, str | Path) and parse(spec_text(data)).base in BUILT_IN:
+    if isinstance(data, str | Path) and parse(spec_text(data)).base in BUILTIN:
         return "fitted on the train split of the data, scored on the test split"
     return "the data are split 80 / 20: fitted on one part, scored on the other"
 

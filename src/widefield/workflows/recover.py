@@ -216,7 +216,7 @@ def recover(
 
 
 def _new_folder(out: str | Path) -> Path:
-    check_folder_name(out, here=True)
+    check_folder_name(out, allow_current=True)
     folder = Path(out)
     if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{out} is not an empty folder: choose another {option('out')}")

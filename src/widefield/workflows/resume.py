@@ -8,7 +8,7 @@ from typing import Any
 
 from widefield.config.recipe import Recipe
 from widefield.config.resolve import without_auto
-from widefield.core.cpus import usable_cpus
+from widefield.core.cpus import available_cpus
 from widefield.core.errors import option
 from widefield.encoders import is_own, load_encoder
 from widefield.train.compute import default_threads
@@ -91,7 +91,7 @@ def _threads(folder: RunFolder, threads: int | None) -> tuple[int, tuple[str, ..
     before = folder.settings().get("threads")
     if before is None:
         return threads or default_threads(), ()
-    now = threads or min(before, usable_cpus())
+    now = threads or min(before, available_cpus())
     if now == before:
         return now, ()
     return now, (f"{now} threads, and {before} so far: the last bits of the weights can differ",)

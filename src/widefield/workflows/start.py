@@ -63,7 +63,7 @@ class Request:
     quiet: bool
 
     def __post_init__(self) -> None:
-        check_folder_name(self.folder.path, here=True)
+        check_folder_name(self.folder.path, allow_current=True)
         check_threads(self.threads)
 
     def console(self, ranks: DistributedContext) -> Console:

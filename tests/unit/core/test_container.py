@@ -57,7 +57,7 @@ def test_threads_and_memory_are_those_of_the_container(monkeypatch: pytest.Monke
     monkeypatch.setattr(cpus, "cpu_limit", lambda: 3)
     monkeypatch.setattr(hardware, "memory_limit", lambda: 10**8)
     monkeypatch.setattr(hardware, "memory_in_use", lambda: 4 * 10**7)
-    assert cpus.usable_cpus() == 3
+    assert cpus.available_cpus() == 3
     assert hardware.host_memory() == 10**8
     assert hardware.free_host_memory() == 6 * 10**7
     with pytest.raises(ValueError, match=r"this machine has 0\.1 GB"):

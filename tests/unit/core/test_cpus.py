@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 import widefield
-from widefield.core.cpus import cpu_name, usable_cpus
+from widefield.core.cpus import available_cpus, cpu_name
 
 
 def test_affinity_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5, 7})
-    assert usable_cpus() == 3
+    assert available_cpus() == 3
 
 
 @pytest.mark.parametrize(("given", "count"), [("2", 2), ("99", 3), ("0", 3), ("two", 3), ("", 3)])
 def test_slurm_counts(monkeypatch: pytest.MonkeyPatch, given: str, count: int) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5, 7})
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", given)
-    assert usable_cpus() == count
+    assert available_cpus() == count
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def test_crops_are_a_function_of_seed_epoch_view_and_example(folder, monkeypatch
         assert one.min() >= 0
         assert one.max() <= 1
     for count in (1, 5):  # whatever the number of threads
-        monkeypatch.setattr(decoding, "usable_cpus", lambda count=count: count)
+        monkeypatch.setattr(decoding, "available_cpus", lambda count=count: count)
         assert same(batches(dataset), first)
     assert same(batches(dataset, start=2), first[2:])
     where = {int(i): x for batch in first for i, x in zip(batch.index, batch.x, strict=True)}

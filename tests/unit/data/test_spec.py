@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from widefield.data import absolute, open_dataset, same_images, to_test_split
-from widefield.data.spec import BUILT_IN, Plant, Spec, parse
+from widefield.data.spec import BUILTIN, Plant, Spec, parse
 
 names = st.text(string.ascii_letters + string.digits + " _.+:-", min_size=1, max_size=12)
 plants = st.lists(
@@ -24,7 +24,7 @@ plants = st.lists(
 splits = st.sampled_from([None, "train", "test"])
 
 
-@given(base=st.sampled_from(BUILT_IN), split=st.sampled_from(["train", "test"]), plants=plants)
+@given(base=st.sampled_from(BUILTIN), split=st.sampled_from(["train", "test"]), plants=plants)
 def test_built_in_round_trip(base, split, plants):
     spec = Spec(base, split, plants)
     assert parse(str(spec)) == spec

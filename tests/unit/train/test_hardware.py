@@ -5,7 +5,7 @@ import sys
 
 import torch
 
-from widefield.core.cpus import cpu_name, usable_cpus
+from widefield.core.cpus import available_cpus, cpu_name
 from widefield.core.hardware import choose_precision, machine
 
 PROGRAM = """
@@ -53,7 +53,7 @@ def test_memory_that_was_freed_is_used_again() -> None:
 def test_a_number_stands_beside_what_made_it() -> None:
     """Two processors that differ in speed or rounding are not given one name."""
     facts = machine(torch.device("cpu"))
-    assert facts["cpu"] == f"{cpu_name()}, {usable_cpus()} cores"
+    assert facts["cpu"] == f"{cpu_name()}, {available_cpus()} cores"
     assert facts["instructions"] == torch.backends.cpu.get_cpu_capability()
     assert facts["default precision"] == choose_precision("auto", torch.device("cpu"))
     assert facts["torch"] == torch.__version__

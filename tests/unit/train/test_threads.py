@@ -31,7 +31,7 @@ def pools() -> set[int]:
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A process with two threads, however many cores this machine has."""
     for name in ("widefield.train.compute", "widefield.workflows.resume"):
-        monkeypatch.setattr(f"{name}.usable_cpus", lambda: 2)
+        monkeypatch.setattr(f"{name}.available_cpus", lambda: 2)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield

@@ -68,19 +68,19 @@ def _table(split: Split) -> Table:
 def _clip(split: Split, row: int) -> NDArray[np.int16]:
     """Synthesize a clip, int16 [T]."""
 
-    def vary(stream: str, spread: float) -> float:
-        drawn = rng.integers(0, f"spoken/{split}/{stream}", np.array([row]), 2**16)
-        return float(1 + spread * (2 * drawn[0] / 2**16 - 1))
+    def random_factor(stream: str, spread: float) -> float:
+        value = rng.integers(0, f"spoken/{split}/{stream}", np.array([row]), 2**16)
+        return float(1 + spread * (2 * value[0] / 2**16 - 1))
 
     labels = _table(split).labels
     word, speaker = (int(labels[task][row]) for task in ("class", "speaker"))
     voice, scale = list(SPEAKERS.values())[speaker]
-    length = _WORD * vary("tempo", 0.2)
-    onset = (1 - length) * (vary("place", 0.5) - 0.5)
+    length = _WORD * random_factor("tempo", 0.2)
+    onset = (1 - length) * (random_factor("place", 0.5) - 0.5)
     progress = np.clip((np.linspace(0, 1, _STEPS) - onset) / length, 0, 1)  # during the word
-    pitch = voice * vary("pitch", 0.08) * (1.05 - 0.15 * progress)
+    pitch = voice * random_factor("pitch", 0.08) * (1.05 - 0.15 * progress)
     glide = 1 / (1 + np.exp(-12 * (progress - 0.5)))
-    size = scale * vary("size", 0.04)
+    size = scale * random_factor("size", 0.04)
     phase = 2 * np.pi * np.cumsum(pitch) / SAMPLE_RATE
     resonances = [
         start * size + (end * size - start * size) * glide
@@ -88,12 +88,12 @@ def _clip(split: Split, row: int) -> NDArray[np.int16]:
     ]
     # It is silent before and after the word. The pitch falls, so the last samples are those of a
     # harmonic below half the sampling rate; a higher one would be heard as another.
-    spoken = np.flatnonzero((progress > 0) & (progress < 1))[::-1]
-    pitch, phase, *resonances = (values[spoken] for values in (pitch, phase, *resonances))
+    voiced = np.flatnonzero((progress > 0) & (progress < 1))[::-1]
+    pitch, phase, *resonances = (values[voiced] for values in (pitch, phase, *resonances))
     sound = np.zeros_like(progress)
-    sound[spoken] = _voice(pitch, phase, resonances)
+    sound[voiced] = _voice(pitch, phase, resonances)
     sound *= np.sin(np.pi * progress) ** 0.5  # loudness
-    sound *= 0.5 * vary("loudness", 0.5) / np.abs(sound).max()
+    sound *= 0.5 * random_factor("loudness", 0.5) / np.abs(sound).max()
     clip = to_int16(sound.astype(np.float32))
     clip.flags.writeable = False
     return clip
@@ -109,12 +109,12 @@ def _voice(
     for harmonic in range(1, _HARMONICS + 1):
         frequency = harmonic * pitch
         frequency = frequency[: np.searchsorted(frequency, 0.48 * SAMPLE_RATE)]
-        heard, level = slice(len(frequency)), np.zeros_like(frequency)
+        kept, level = slice(len(frequency)), np.zeros_like(frequency)
         for resonance, weight in zip(resonances, (1.0, 0.6, 0.3), strict=True):
-            distance = frequency - resonance[heard]
+            distance = frequency - resonance[kept]
             distance *= distance
             distance += _WIDTH**2
             level += np.divide(weight * _WIDTH**2, distance, out=distance)
-        samples[heard] += level * sine[heard]
-        before, sine = sine[heard], twice_cos[heard] * sine[heard] - before[heard]
+        samples[kept] += level * sine[kept]
+        before, sine = sine[kept], twice_cos[kept] * sine[kept] - before[kept]
     return samples

@@ -30,7 +30,7 @@ _SAMPLE_FILES, _SAMPLE_PIXELS = 256, 4096
 # Chosen by hand: paddings and marks are one or two values; those of a dark image are more.
 _OUTLIERS = 4
 """Distinct values at each end that may be left out."""
-_DISTINCT = 16
+_MIN_UNIQUE = 16
 """Fewer distinct values, such as those of label images, are all kept."""
 _MAX_OUTSIDE = 0.25
 """Largest share of values outside a given black and white; with more, the scale is another one."""
@@ -45,7 +45,7 @@ class ValueRange:
 
     def __init__(
         self,
-        given: BlackWhite | None,
+        specified: BlackWhite | None,
         sample: Callable[[int], NDArray[Any]],
         journal: DecodingJournal | None = None,
         *,
@@ -57,17 +57,17 @@ class ValueRange:
         `names` are those of the images, for messages. `eight_bits` is whether they are for an
         encoder that was trained on 8 bits.
         """
-        self.black_white, self.sampled = given, 0
+        self.black_white, self.sampled = specified, 0
         self._find = fixed_black_white if eight_bits else find_black_white
         self._sample, self._names, self._journal = sample, names, journal
-        if given is None and journal is not None and "black_white" in journal.facts:
-            facts = journal.facts
-            self.black_white, self.sampled = facts["black_white"], facts["sampled"]
+        if specified is None and journal is not None and "black_white" in journal.shared:
+            shared = journal.shared
+            self.black_white, self.sampled = shared["black_white"], shared["sampled"]
 
     def find(self, rows: Sequence[int]) -> None:
         """Find black and white from a sample of the images `rows`."""
-        chosen = [rows[i] for i in spread_rows(len(rows), _SAMPLE_FILES)]
-        read = [(row, x) for row, x in in_parallel(self._sample, chosen) if not isinstance(x, str)]
+        sample = [rows[i] for i in spread_rows(len(rows), _SAMPLE_FILES)]
+        read = [(row, x) for row, x in in_parallel(self._sample, sample) if not isinstance(x, str)]
         found = [x for _, x in read]
         if self._names:
             _check_one_scale([self._names[row] for row, _ in read], found)
@@ -97,12 +97,12 @@ def find_black_white(samples: Sequence[NDArray[Any]]) -> BlackWhite:
 
 def _check_one_scale(names: Sequence[str], samples: Sequence[NDArray[Any]]) -> None:
     pairs = [*zip(names, samples, strict=True)]
-    fractions = [n for n, x in pairs if x.dtype.kind == "f" and x.max() <= 1 and (x % 1).any()]
+    floats = [n for n, x in pairs if x.dtype.kind == "f" and x.max() <= 1 and (x % 1).any()]
     integers = [n for n, x in pairs if x.dtype.kind != "f" and x.max() > 1]
-    if fractions and integers:
-        few = min(fractions, integers, key=len)
+    if floats and integers:
+        few = min(floats, integers, key=len)
         raise ValueError(
-            f"{printable(fractions[0])} is floats in [0, 1], and {printable(integers[0])} integers"
+            f"{printable(floats[0])} is floats in [0, 1], and {printable(integers[0])} integers"
             f": {len(few)} of {len(pairs)} images that were compared are as {printable(few[0])}; "
             "bring them to one scale, or leave these out"
         )
@@ -115,14 +115,14 @@ def _range(values: NDArray[np.float64]) -> Range:
 
 def _without_outliers(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the values without the last few distinct ones beyond a gap wider than all others."""
-    distinct = np.unique(values)
-    if len(distinct) < _DISTINCT:
+    unique = np.unique(values)
+    if len(unique) < _MIN_UNIQUE:
         return values
-    gaps, k = np.diff(distinct), _OUTLIERS
-    span = distinct[-1 - k] - distinct[k]
-    below, above = np.flatnonzero(gaps[:k] > span), np.flatnonzero(gaps[-k:] > span)
-    low = distinct[below[-1] + 1] if len(below) else distinct[0]
-    high = distinct[len(gaps) - k + above[0]] if len(above) else distinct[-1]
+    steps, k = np.diff(unique), _OUTLIERS
+    span = unique[-1 - k] - unique[k]
+    below, above = np.flatnonzero(steps[:k] > span), np.flatnonzero(steps[-k:] > span)
+    low = unique[below[-1] + 1] if len(below) else unique[0]
+    high = unique[len(steps) - k + above[0]] if len(above) else unique[-1]
     return values[(values >= low) & (values <= high)]
 
 
@@ -136,7 +136,7 @@ def share_outside(values: NDArray[Any], black: Any, white: Any) -> float:
     return float((below | above).mean())
 
 
-def check_inside(outside: Sequence[float], black_white: BlackWhite) -> None:
+def check_scale(outside: Sequence[float], black_white: BlackWhite) -> None:
     """Check that images have the scale of a given black and white."""
     share = sum(outside) / max(len(outside), 1)
     if share > _MAX_OUTSIDE:

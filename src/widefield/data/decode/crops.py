@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from widefield.core.types import Crop, Fit, Range, Size
-from widefield.data.decode.images import load_upright, open_image, upright_size
+from widefield.data.decode.images import load_oriented, open_image, oriented_size
 from widefield.data.examples import Encoded
 
 # As in torchvision's RandomResizedCrop.
@@ -65,7 +65,7 @@ def decode_crops(
     """
     size: Size = (out.shape[1], out.shape[2])
     with open_image(file) as image:
-        whole = upright_size(image)
+        whole = oriented_size(image)
         frame = frame_of(whole, size, fit)
         boxes = boxes_in(frame)
         if image.format in ("JPEG", "MPO"):
@@ -73,9 +73,9 @@ def decode_crops(
             scale = int(min(b[2 + k] * seen[k] / size[k] for b in boxes for k in (0, 1)))
             if scale > 1:  # libjpeg has the factors 2, 4 and 8, and takes the next smaller one
                 image.draft(None, (image.width // scale, image.height // scale))
-        upright = load_upright(image, file, black_white)
-    assert upright is not None, "black and white are known once the data are open"
-    rgb = _padded(upright.rgb, size) if fit == "pad" else upright.rgb
+        oriented = load_oriented(image, file, black_white)
+    assert oriented is not None, "black and white are known once the data are open"
+    rgb = _padded(oriented.rgb, size) if fit == "pad" else oriented.rgb
     y, x = rgb.height / frame[0], rgb.width / frame[1]
     target = torch.from_numpy(out)
     for view, (top, left, height, width) in enumerate(boxes):

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from PIL import Image, UnidentifiedImageError, features
 
-from widefield.core.cpus import usable_cpus
+from widefield.core.cpus import available_cpus
 from widefield.core.names import printable
 from widefield.core.types import ProgressCallback
 from widefield.data.cache import DecodingJournal, Record
@@ -95,14 +95,14 @@ class Report:
     def record(self) -> Record:
         """Return the report as the cache keeps it, JSON values."""
         return {
-            **failures(self.failed),
+            **failure_record(self.failed),
             "choices": dict(self.choices),
             "cut": self.cut / max(self.choices["resized"], 1),
             "outside": sum(self.outside) / max(len(self.outside), 1),
         }
 
 
-def failures(failed: Mapping[int, Skipped]) -> Record:
+def failure_record(failed: Mapping[int, Skipped]) -> Record:
     """Return rows that failed, and why, as the cache keeps them, JSON values."""
     rows = sorted(failed)
     return {"failed": rows, "skipped": [(failed[row].path, failed[row].reason) for row in rows]}
@@ -128,18 +128,18 @@ def decode_all(
     for row, result in done.items():
         report.add(names[row], row, result)
     left = [row for row in rows if row not in done]
-    earlier = len(rows) - len(left)
+    offset = len(rows) - len(left)
     while left:
         waiting: list[int] = []
         with suppress_warnings():
-            for row, result in in_parallel(decode, left, progress, earlier=earlier, chunk=chunk):
+            for row, result in in_parallel(decode, left, progress, offset=offset, chunk=chunk):
                 if result is None:
                     waiting.append(row)
                     continue
                 report.add(names[row], row, result)
                 if journal is not None:
                     journal.add(row, result)
-            earlier, left = len(rows), waiting
+            offset, left = len(rows), waiting
             if left:
                 assert prepare is not None
                 prepare(left)
@@ -151,12 +151,12 @@ def in_parallel(
     rows: Sequence[int],
     progress: ProgressCallback | None = None,
     *,
-    earlier: int = 0,
+    offset: int = 0,
     chunk: int = _CHUNK,
 ) -> Generator[tuple[int, T | str], None, None]:
     """Call `work` for each of `rows` in threads; yield its result, or why it failed, in order.
 
-    `earlier` examples were decoded in an earlier pass.
+    `offset` examples were decoded in an earlier pass.
     """
     stop = threading.Event()
 
@@ -171,14 +171,14 @@ def in_parallel(
                 done.append((row, reason_of(error)))
         return done
 
-    with ThreadPoolExecutor(usable_cpus()) as pool:
+    with ThreadPoolExecutor(available_cpus()) as pool:
         try:
             starts = range(0, len(rows), chunk)
             for start, done in zip(starts, pool.map(task, starts), strict=True):
                 yield from done
                 if progress is not None:
                     end = min(start + chunk, len(rows))
-                    progress(earlier + end, earlier + len(rows))
+                    progress(offset + end, offset + len(rows))
         except BaseException:  # an interrupt must not wait for a million files
             stop.set()
             raise

@@ -71,7 +71,7 @@ def is_deep(image: Image.Image, file: Encoded) -> bool:
     return image.format == "PNG" and _head(file, 25)[24] == 16
 
 
-def stated_white(image: Image.Image, file: Encoded) -> float | None:
+def header_white(image: Image.Image, file: Encoded) -> float | None:
     """Return the value of white that a file, not loaded yet, defines by its header, or None.
 
     PPM, JPEG 2000 and TIFFs of 9 to 15 bits define it. 16 bits are those of the container.

@@ -25,7 +25,7 @@ _WORDS: tuple[int, float] = 0, 65_535.0
 # Chosen by hand, as the other three.
 _OVERSHOOT = 5e-3
 """Largest overshoot of a resized image, as a share of the range."""
-_SURE = 128
+_MIN_MAXIMUM = 128
 """Smallest maximum of whole floats that are on the scale of bytes, if nothing sets the scale."""
 _DARK = 2
 """Smallest maximum of floats on the scale of bytes: between 1 and it, both scales are possible."""
@@ -33,7 +33,7 @@ _USED = 1 / 8
 """Smallest share of the range of 16 bits in use."""
 _MOST_CHANNELS = 4
 _CHUNK = 1024
-_REMEDY = "divide images by their white for [0, 1], or give uint8"
+_HINT = "divide images by their white for [0, 1], or give uint8"
 
 
 def in_8_bits(examples: Examples, black_white: BlackWhite | None, *, trained: bool) -> Examples:
@@ -84,19 +84,19 @@ def scale_of(images: Iterator[NDArray[Any]], *, trained: bool) -> Range | None:
 
     `images` come in parts [k, ...]; `trained` is whether an encoder was trained on 8 bits.
     """
-    low, high, fractions = _ends(images)
-    if _fits(low, high, UNIT):
+    low, high, has_fraction = _ends(images)
+    if _is_within(low, high, UNIT):
         return UNIT
-    is_bytes = _fits(low, high, BYTES) and high.max() >= _DARK
+    is_bytes = _is_within(low, high, BYTES) and high.max() >= _DARK
     if not trained:
-        is_whole = is_bytes and low.min() >= 0 and high.max() <= BYTES[1] and not fractions.any()
-        return BYTES if is_whole and high.max() >= _SURE else None
+        is_whole = is_bytes and low.min() >= 0 and high.max() <= BYTES[1] and not has_fraction.any()
+        return BYTES if is_whole and high.max() >= _MIN_MAXIMUM else None
     if not is_bytes:
         raise ValueError(
             f"floats from {low.min():.7g} to {high.max():.7g}, and the encoder was trained on "
-            f"8 bits: expected [0, 1] or 0 to 255; {_REMEDY}"
+            f"8 bits: expected [0, 1] or 0 to 255; {_HINT}"
         )
-    _check_one_scale(high, fractions)
+    _check_one_scale(high, has_fraction)
     return BYTES
 
 
@@ -115,19 +115,19 @@ def fixed_black_white(samples: Sequence[NDArray[Any]]) -> Range:
 
 def _check_scale(images: Iterator[NDArray[Any]], scale: Range) -> None:
     """Check floats against the scale that an earlier call recorded."""
-    low, high, fractions = _ends(images)
-    if not _fits(low, high, scale):
+    low, high, has_fraction = _ends(images)
+    if not _is_within(low, high, scale):
         raise ValueError(
             f"floats from {low.min():.7g} to {high.max():.7g}, and 0 to {scale[1]:g} are recorded: "
             "bring them to that scale"
         )
     if scale == BYTES:
-        _check_one_scale(high, fractions)
+        _check_one_scale(high, has_fraction)
 
 
-def _check_one_scale(high: NDArray[Any], fractions: NDArray[np.bool_]) -> None:
+def _check_one_scale(high: NDArray[Any], has_fraction: NDArray[np.bool_]) -> None:
     """Check that no image is on the scale [0, 1] among those from 0 to 255."""
-    unit = np.flatnonzero(fractions & (high <= UNIT[1] + _OVERSHOOT))
+    unit = np.flatnonzero(has_fraction & (high <= UNIT[1] + _OVERSHOOT))
     if len(unit):
         raise ValueError(
             f"image {unit[0]} has floats up to {high[unit[0]]:.7g}, and others are on a scale of 0 "
@@ -135,9 +135,9 @@ def _check_one_scale(high: NDArray[Any], fractions: NDArray[np.bool_]) -> None:
         )
 
 
-def _fits(low: NDArray[Any], high: NDArray[Any], scale: Range) -> bool:
-    slack = _OVERSHOOT * scale[1]
-    return bool(low.min() >= -slack and high.max() <= scale[1] + slack)
+def _is_within(low: NDArray[Any], high: NDArray[Any], scale: Range) -> bool:
+    tolerance = _OVERSHOOT * scale[1]
+    return bool(low.min() >= -tolerance and high.max() <= scale[1] + tolerance)
 
 
 def _ends(
@@ -148,8 +148,8 @@ def _ends(
     for part in images:
         rows = part.reshape(len(part), -1)
         found.append((rows.min(1), rows.max(1), (np.rint(rows) != rows).any(1)))
-    low, high, fractions = (np.concatenate(column) for column in zip(*found, strict=True))
-    return low, high, fractions
+    low, high, has_fraction = (np.concatenate(column) for column in zip(*found, strict=True))
+    return low, high, has_fraction
 
 
 def parts(x: NDArray[Any]) -> Iterator[NDArray[Any]]:

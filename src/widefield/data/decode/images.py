@@ -16,7 +16,7 @@ from widefield.core.types import BlackWhite, Fit, Size
 from widefield.data.decode.black_white import share_outside
 from widefield.data.decode.color_profile import to_srgb
 from widefield.data.decode.decoding import PIXEL_LIMIT, suppress_warnings
-from widefield.data.decode.deep import deep_image, is_deep, is_signed, stated_white
+from widefield.data.decode.deep import deep_image, header_white, is_deep, is_signed
 from widefield.data.examples import Encoded
 
 FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
@@ -55,19 +55,19 @@ def decode(
     255; without them the result is None. A damaged file raises the error of its decoder.
     """
     with open_image(file) as image:
-        upright = load_upright(image, file, black_white)
-    if upright is None:
+        oriented = load_oriented(image, file, black_white)
+    if oriented is None:
         return None
-    rgb, choices, cut = upright.rgb, upright.choices, 0.0
+    rgb, choices, cut = oriented.rgb, oriented.choices, 0.0
     was_size = (rgb.height, rgb.width)
     if was_size != size:
         choices = choices | {"resized"}
         cut = cut_share(was_size, size, fit)
-        rgb = _fitted(rgb, size, fit)
-    return Decoded(np.asarray(rgb), choices, upright.outside, cut)
+        rgb = _fit_image(rgb, size, fit)
+    return Decoded(np.asarray(rgb), choices, oriented.outside, cut)
 
 
-class Upright(NamedTuple):
+class OrientedImage(NamedTuple):
     """An image in upright sRGB at the size of its file, and the choices made, as of `Decoded`."""
 
     rgb: Image.Image
@@ -75,9 +75,9 @@ class Upright(NamedTuple):
     outside: float | None
 
 
-def load_upright(
+def load_oriented(
     image: Image.Image, file: Encoded, black_white: BlackWhite | None
-) -> Upright | None:
+) -> OrientedImage | None:
     """Load an open image; None for more than 8 bits without black and white."""
     # Before and after loading: the decoder of TIFFs turns an image and drops the tag, and a PNG may
     # have its EXIF behind the pixels.
@@ -86,36 +86,36 @@ def load_upright(
     is_multi_page = image.format != "MPO" and getattr(image, "is_animated", False)
     choices = {"first"} if is_multi_page else set()
     deep = is_deep(image, file)
-    white = stated_white(image, file) if deep else None
+    white = header_white(image, file) if deep else None
     if deep and white is None and black_white is None:
         return None
     image.load()
     orientations.add(image.getexif().get(ExifTags.Base.Orientation, 1))
-    upright, outside = image, None
+    oriented, outside = image, None
     if deep:
         choices.add("deep")
         scale: Any = black_white if white is None else (0.0, white)  # one pair for all channels
         values = deep_image(image, file)
         outside = share_outside(values.values, *scale) if white is None else None
-        upright = values.to_8_bits(scale)
+        oriented = values.to_8_bits(scale)
     elif image.mode == "L" and is_signed(image):  # Pillow reads them as unsigned
         raise ValueError("signed values of 8 bits")
     if orientations != {1}:  # without one, it would copy the image
-        upright = ImageOps.exif_transpose(upright)
+        oriented = ImageOps.exif_transpose(oriented)
     # Before transparent pixels become white, so that this is the white of sRGB.
     if profile := image.info.get("icc_profile"):
-        in_srgb = to_srgb(upright, profile)
-        if in_srgb is not upright:
+        in_srgb = to_srgb(oriented, profile)
+        if in_srgb is not oriented:
             choices.add("profile" if in_srgb else "no_profile")
-        upright = in_srgb or upright
-    if upright.mode == "CMYK":
+        oriented = in_srgb or oriented
+    if oriented.mode == "CMYK":
         choices.add("cmyk")
-    rgb, is_transparent = _to_rgb(upright)
+    rgb, is_transparent = _to_rgb(oriented)
     if is_transparent:
         choices.add("alpha")
     if orientations & set(range(2, 9)):
         choices.add("turned")
-    return Upright(rgb, frozenset(choices), outside)
+    return OrientedImage(rgb, frozenset(choices), outside)
 
 
 def sample_values(file: Encoded) -> NDArray[Any]:
@@ -125,16 +125,16 @@ def sample_values(file: Encoded) -> NDArray[Any]:
         return deep_image(image, file).sample()
 
 
-def _fitted(image: Image.Image, size: Size, fit: Fit) -> Image.Image:
+def _fit_image(image: Image.Image, size: Size, fit: Fit) -> Image.Image:
     (height, width), (top, left) = center_fit((image.height, image.width), size, fit)
-    bicubic = Image.Resampling.BICUBIC
+    resample = Image.Resampling.BICUBIC
     if max(height, width) <= _MAX_ASPECT * max(size):
-        resized = image.resize((width, height), bicubic)
+        resized = image.resize((width, height), resample)
         return resized.crop((left, top, left + size[1], top + size[0]))
     # The same but for rounding, without the memory of what is cut off.
     x, y = image.width / width, image.height / height
     box = (left * x, top * y, (left + size[1]) * x, (top + size[0]) * y)
-    return image.resize((size[1], size[0]), bicubic, box)
+    return image.resize((size[1], size[0]), resample, box)
 
 
 def header_size(files: Sequence[Encoded], index: int) -> Size | None:
@@ -142,7 +142,7 @@ def header_size(files: Sequence[Encoded], index: int) -> Size | None:
     with suppress_warnings():
         try:
             with open_image(files[index]) as image:
-                return upright_size(image)
+                return oriented_size(image)
         except Exception:  # reported when it is decoded
             return None
 
@@ -185,7 +185,7 @@ def _orientation(image: Image.Image) -> object:
     return image.getexif().get(ExifTags.Base.Orientation, 1) if has_exif else 1
 
 
-def upright_size(image: Image.Image) -> Size:
+def oriented_size(image: Image.Image) -> Size:
     """Return (height, width) after applying the EXIF orientation."""
     if _orientation(image) not in (5, 6, 7, 8):
         return image.height, image.width

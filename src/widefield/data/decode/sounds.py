@@ -66,7 +66,7 @@ def header(path: Path) -> Header:
             raise UnreadableError("is empty")
         path.open("rb").close()  # soundfile does not report the reason of a failure
         _check_complete_mp3(path)
-        with _opened(path) as file:
+        with _open(path) as file:
             info = Header(len(file), file.samplerate)
     except OSError as error:
         raise UnreadableError(error.strerror or "cannot be opened") from None
@@ -85,15 +85,15 @@ def header(path: Path) -> Header:
     return info
 
 
-def _opened(path: Path) -> "SoundFile":
+def _open(path: Path) -> "SoundFile":
     """Open a file; a WAV stream with a length of 0 gets that of the file."""
     from soundfile import SoundFile
 
-    place = _unset_length(path)
-    if place is None:
+    position = _unset_length(path)
+    if position is None:
         return SoundFile(path)
     content = bytearray(path.read_bytes())
-    for start in (4, place):  # of the file, and of the samples
+    for start in (4, position):  # of the file, and of the samples
         content[start : start + 4] = struct.pack("<I", min(len(content) - start - 4, 2**32 - 1))
     return SoundFile(io.BytesIO(content))
 
@@ -107,9 +107,9 @@ def _unset_length(path: Path) -> int | None:
             return None
         for name, length in _chunks(file):
             if name == b"data":
-                place = file.tell() - 4
-                other_chunks = size - place - 4 == sum(8 + n + n % 2 for _, n in _chunks(file))
-                return None if length or other_chunks else place
+                position = file.tell() - 4
+                other_chunks = size - position - 4 == sum(8 + n + n % 2 for _, n in _chunks(file))
+                return None if length or other_chunks else position
     return None
 
 
@@ -187,7 +187,7 @@ _CANCELED = 0.1
 _FLAT_SECONDS = 0.05
 """Shortest run of one value that is silence: a period of 20 Hz."""
 # Chosen by hand.
-_NOTED_OFFSET = 0.1
+_MIN_OFFSET = 0.1
 """Smallest offset that is reported, as a share of the deviation."""
 
 
@@ -200,23 +200,23 @@ def to_mono(read: Callable[[], Iterator[Waveform]]) -> tuple[Waveform, Choices]:
     than a tenth of it: they cancel. `read` yields blocks [samples, channels], a second time for
     those that cancel.
     """
-    averages, moments, channels = [np.zeros(0, np.float32)], [], 1
+    means, moments, channels = [np.zeros(0, np.float32)], [], 1
     with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses what is not finite
         for block in read():
             channels = block.shape[1]
-            averages.append(block.mean(axis=1))
+            means.append(block.mean(axis=1))
             if channels > 1:
-                columns = np.column_stack([block, averages[-1]]).astype(np.float64)
+                columns = np.column_stack([block, means[-1]]).astype(np.float64)
                 moments.append((len(columns), columns.sum(0), (columns**2).sum(0)))
-    average = np.concatenate(averages)
+    average = np.concatenate(means)
     if not moments or not np.isfinite(average).all():
         return average, ()
     count, total, square = (sum(part) for part in zip(*moments, strict=True))
     variance = square / count - (total / count) ** 2
-    power, together = variance[:-1].clip(0), variance[-1]
-    sounding = power >= SILENCE * power.max()
-    k = int(sounding.sum())
-    if k > 1 and together * channels**2 < _CANCELED * power[sounding].sum():
+    power, average_power = variance[:-1].clip(0), variance[-1]
+    active = power >= SILENCE * power.max()
+    k = int(active.sum())
+    if k > 1 and average_power * channels**2 < _CANCELED * power[active].sum():
         loudest = int(power.argmax())
         return np.concatenate([block[:, loudest] for block in read()]), ("canceled",)
     if k < channels:
@@ -237,8 +237,8 @@ def without_offset(x: Waveform, rate: int) -> tuple[Waveform, Choices]:
         return x - np.median(x[flat]), ()
     offset = sound.mean(dtype=np.float64)
     variance = float(sound @ sound) / len(sound) - offset**2
-    noted = offset**2 > _NOTED_OFFSET**2 * variance
-    return np.where(flat, np.float32(0), x - np.float32(offset)), ("offset",) if noted else ()
+    has_offset = offset**2 > _MIN_OFFSET**2 * variance
+    return np.where(flat, np.float32(0), x - np.float32(offset)), ("offset",) if has_offset else ()
 
 
 def _flat(x: Waveform, least: int) -> NDArray[np.bool_]:
@@ -263,7 +263,7 @@ def decode(path: Path, rate: int) -> tuple[NDArray[np.int16], Choices]:
     info = header(path)
 
     def blocks() -> Iterator[NDArray[np.float32]]:
-        with _opened(path) as file:
+        with _open(path) as file:
             yield from file.blocks(_BLOCK, dtype="float32", always_2d=True)
 
     try:

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageSequence
 
 from widefield.core.form import center_fit, cut_share
-from widefield.core.pixels import stored
-from widefield.core.rng import hashed
+from widefield.core.pixels import to_storage
+from widefield.core.rng import hash_items
 from widefield.core.types import BlackWhite, Fit, Size
 from widefield.data.decode.black_white import sample_pixels, share_outside
 from widefield.data.decode.decoding import in_parallel, suppress_warnings
@@ -35,29 +35,29 @@ from widefield.data.select import spread_rows
 from widefield.data.table import Names
 
 MOST_CHANNELS = 64
-_FORM_FILES = 64
+_SAMPLE_FILES = 64
 """Files from which the common number of channels and the depth are found."""
 _MAGIC = b"\x93NUMPY"
-_STORED = {"u1": np.uint8, "u2": np.uint16, "b1": np.uint8}
+_STORAGE_DTYPES = {"u1": np.uint8, "u2": np.uint16, "b1": np.uint8}
 
 
-def stored_type(dtype: "np.dtype[Any]") -> "np.dtype[Any]":
-    return np.dtype(_STORED.get(dtype.str[1:], np.float32))
+def storage_dtype(dtype: "np.dtype[Any]") -> "np.dtype[Any]":
+    return np.dtype(_STORAGE_DTYPES.get(dtype.str[1:], np.float32))
 
 
-def find_form(files: Sequence[Encoded]) -> tuple[int, "np.dtype[Any]", list[Size]]:
+def infer_channels(files: Sequence[Encoded]) -> tuple[int, "np.dtype[Any]", list[Size]]:
     """Return the usual channels and stored type of up to 64 of the files, and their sizes."""
     found: Counter[tuple[int, np.dtype[Any]]] = Counter()
     sizes: list[Size] = []
     reason: object = ""
-    for row in spread_rows(len(files), _FORM_FILES).tolist():
+    for row in spread_rows(len(files), _SAMPLE_FILES).tolist():
         try:
             height, width, channels = (values := read_values(files[row])).shape
         except Exception as error:  # decoders raise every kind of error on damaged files
             reason = error
             continue
         sizes.append((height, width))
-        found[channels, stored_type(values.dtype)] += 1
+        found[channels, storage_dtype(values.dtype)] += 1
     if not found:
         raise ValueError(f"no image can be read (first: {reason})")
     (channels, dtype), _ = found.most_common(1)[0]
@@ -92,7 +92,7 @@ def decode_values(
         x = resize_array(x[None], size, fit)[0]
         choices.add("resized")
     if choices:
-        x = stored(np.clip(x, 0, 1), dtype)
+        x = to_storage(np.clip(x, 0, 1), dtype)
     cut = cut_share(was_size, size, fit) if was_size != size else 0.0
     return Decoded(x, frozenset(choices), outside, cut)
 
@@ -110,8 +110,8 @@ def resize_array(images: NDArray[Any], size: Size, fit: Fit = "crop") -> NDArray
     x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2)
     x = torch.nn.functional.interpolate(x, size=(height, width), mode="bicubic", antialias=True)
     # A negative width of a border cuts.
-    borders = (-left, left + size[1] - width, -top, top + size[0] - height)
-    x = torch.nn.functional.pad(x, borders)
+    padding = (-left, left + size[1] - width, -top, top + size[0] - height)
+    x = torch.nn.functional.pad(x, padding)
     return np.ascontiguousarray(x.permute(0, 2, 3, 1).numpy())
 
 
@@ -136,7 +136,7 @@ def _checked(file: Encoded | NDArray[Any], channels: int, dtype: "np.dtype[Any]"
     values = read_values(file)
     if values.shape[-1] != channels:
         raise ValueError(f"{values.shape[-1]} channels, and the others have {channels}")
-    if stored_type(values.dtype) != dtype:
+    if storage_dtype(values.dtype) != dtype:
         raise ValueError(f"values of type {values.dtype}, and the others are {dtype}")
     return values
 
@@ -195,9 +195,9 @@ def pages_of(examples: Examples) -> Examples:
     failed = np.array([isinstance(number, str) for number in found])
     rows = np.repeat(np.arange(len(files)), counts)
     pages = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    taken = examples.take(rows)
+    repeated = examples.take(rows)
     names = [
-        f"{name} page {page + 1}" for name, page in zip(taken.names, pages.tolist(), strict=True)
+        f"{name} page {page + 1}" for name, page in zip(repeated.names, pages.tolist(), strict=True)
     ]
 
     def page_of(index: int) -> Any:
@@ -208,9 +208,9 @@ def pages_of(examples: Examples) -> Examples:
             image.seek(int(pages[index]))
             return _page(image, file)
 
-    pages_of_files = replace(taken, names=Names(names), files=LazyFiles(len(rows), page_of))
+    pages_of_files = replace(repeated, names=Names(names), files=LazyFiles(len(rows), page_of))
     if len(files) < 2 or len(rows) == len(files):
         return pages_of_files
-    ids = hashed(name.encode("utf-8", "surrogateescape") for name in examples.names)
+    ids = hash_items(name.encode("utf-8", "surrogateescape") for name in examples.names)
     note = f"pages of a file are a group: {len(files)} groups of {len(rows)} pages"
     return replace(pages_of_files, groups=ids.view(np.int64)[rows]).with_notes(note)

@@ -59,7 +59,7 @@ def as_labels(
     """
     if values.ndim != 1 or len(values) != n:
         raise ValueError(
-            f"key '{key}' is {described(values)}; expected one label for each of {n} examples"
+            f"key '{key}' is {describe(values)}; expected one label for each of {n} examples"
         )
     known = None if names is None else _class_names(names, names_key)
     if known is not None and len(known) > MAX_CLASSES:
@@ -67,15 +67,15 @@ def as_labels(
     if values.dtype.kind in "US":
         return _from_strings(_as_text(values, key), key, known, names_key, notes)
     if values.dtype.kind not in "iub":
-        raise ValueError(f"key '{key}' is {described(values)}; expected integers or strings")
+        raise ValueError(f"key '{key}' is {describe(values)}; expected integers or strings")
     missing = _are_missing(values, 0 if known is None else len(known))
     present = values[~missing]
     if not len(present):
         raise ValueError(f"key '{key}' has no label: write some, or leave it out")
     if missing.any():
-        listed = " and ".join(map(str, np.unique(values[missing]).tolist()))
+        text = " and ".join(map(str, np.unique(values[missing]).tolist()))
         notes.append(
-            f"{int(missing.sum())} labels of {key!r} are {listed}: missing, not a class; to make "
+            f"{int(missing.sum())} labels of {key!r} are {text}: missing, not a class; to make "
             f"it one, name all classes under {names_key!r}, or give strings"
         )
     low, high = int(present.min()), int(present.max())
@@ -98,9 +98,9 @@ def _are_missing(values: NDArray[np.generic], named: int) -> NDArray[np.bool_]:
 
     `named` is the number of classes that have names.
     """
-    distinct = np.unique(values)
-    others = distinct[~np.isin(distinct, (*_NEGATIVE, *_IGNORED))]
-    found = [x for x in _NEGATIVE if (distinct == x).any() and len(others) > 1]
+    unique = np.unique(values)
+    others = unique[~np.isin(unique, (*_NEGATIVE, *_IGNORED))]
+    found = [x for x in _NEGATIVE if (unique == x).any() and len(others) > 1]
     # Others that leave out more than half of the ids up to the largest may leave out any number.
     are_dense = len(others) > 1 and len(others) > (int(others[-1]) + 1) // 2
     for x in _IGNORED:
@@ -122,7 +122,7 @@ def _check_class_count(ids: NDArray[np.generic], key: str, count: int) -> None:
 
 def _class_names(names: NDArray[np.generic], key: str) -> tuple[str, ...]:
     if names.ndim != 1 or names.dtype.kind not in "USiu":
-        raise ValueError(f"key '{key}' is {described(names)}; expected one name for each class")
+        raise ValueError(f"key '{key}' is {describe(names)}; expected one name for each class")
     return _unique_names(_as_text(names, key).tolist(), key)
 
 
@@ -153,24 +153,24 @@ def _from_strings(
     notes: list[str],
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     texts, positions, counts = np.unique(values, return_inverse=True, return_counts=True)
-    shown = [printable(text) for text in texts.tolist()]
+    printed = [printable(text) for text in texts.tolist()]
     named = set(known or ())
-    counted = Counter({x: int(k) for x, k in zip(shown, counts, strict=True) if x.strip()})
-    present = {*present_labels(counted, key, notes, named)}
+    text_counts = Counter({x: int(k) for x, k in zip(printed, counts, strict=True) if x.strip()})
+    present = {*present_labels(text_counts, key, notes, named)}
     if not present:
         raise ValueError(f"key '{key}' has no label: write some, or leave it out")
     if known is None:
-        known = _unique_names([text for text in shown if text in present], key)
+        known = _unique_names([text for text in printed if text in present], key)
     position = {name: i for i, name in enumerate(known)}
     unknown = sorted(present - position.keys())
     if unknown:
         raise ValueError(f"key '{key}' holds '{unknown[0]}', which '{names_key}' does not list")
-    labels = np.array([position.get(text, -1) for text in shown], dtype=np.int64)[positions]
+    labels = np.array([position.get(text, -1) for text in printed], dtype=np.int64)[positions]
     _check_class_count(labels[labels >= 0], key, len(known))
     return labels, known
 
 
-def described(array: NDArray[np.generic]) -> str:
+def describe(array: NDArray[np.generic]) -> str:
     """Return the type and the shape of an array, for messages."""
     return f"{array.dtype} {list(array.shape)}"
 
@@ -188,7 +188,7 @@ def _as_target(
         return Target(values=values[:, None].astype(np.float64))
     if values.ndim != 2 or values.dtype.kind not in "biuf" or not np.isin(values, (0, 1)).all():
         raise ValueError(
-            f"key '{key}' is {described(values)}; expected integers or strings [n] for classes, "
+            f"key '{key}' is {describe(values)}; expected integers or strings [n] for classes, "
             "floats [n] for numbers, or 0 and 1 [n, L] for several labels an example"
         )
     count = values.shape[1]

@@ -194,12 +194,12 @@ def _from_integers(
 
 
 def _from_text(column: pa.ChunkedArray, task: str, notes: list[str]) -> Classes | None:
-    coded = pa.concat_arrays(column.dictionary_encode().unify_dictionaries().chunks)
+    encoded = pa.concat_arrays(column.dictionary_encode().unify_dictionaries().chunks)
     # Texts of which most occur once are captions, or names of the rows.
-    if MOST_CLASSES < len(coded.dictionary) > len(column) // 2:
+    if MOST_CLASSES < len(encoded.dictionary) > len(column) // 2:
         return None
-    texts = [printable(text.strip()) for text in coded.dictionary.to_pylist()]
-    codes = np.asarray(pc.fill_null(coded.indices.cast(pa.int64()), -1))
+    texts = [printable(text.strip()) for text in encoded.dictionary.to_pylist()]
+    codes = np.asarray(pc.fill_null(encoded.indices.cast(pa.int64()), -1))
     found = TextColumn(task, texts, codes)
     present = present_labels(found.counts(), task, notes)
     if not present or (kind_of_cells(present) is not None and not are_names(present)):

@@ -111,10 +111,10 @@ def match_paths(
         return {path: path for path in paths}
     folder = os.path.expanduser(base)
     folders = (os.path.abspath(folder), os.path.realpath(folder))
-    forms: dict[str, set[str]] = defaultdict(set)
+    names_of: dict[str, set[str]] = defaultdict(set)
     last_parts: dict[str, set[str]] = defaultdict(set)
     for name in known:
-        forms[nfc(name)].add(name)
+        names_of[nfc(name)].add(name)
         last_parts[nfc(name).rsplit("/", 1)[-1]].add(name)
     name_of: dict[str, str] = {}
     # The exact path counts first, then other Unicode forms of it, then the last part alone: a
@@ -125,7 +125,7 @@ def match_paths(
         candidates = [path, os.path.normpath(path)]
         candidates += [os.path.relpath(absolute, root) for root in folders]
         found = known.intersection(candidates)
-        found = found or {name for text in candidates for name in forms.get(nfc(text), set())}
+        found = found or {name for text in candidates for name in names_of.get(nfc(text), set())}
         matches = sorted(found or last_parts.get(nfc(path), set()))
         if len(matches) > 1:
             raise ValueError(

@@ -38,7 +38,7 @@ from widefield.data.table import Table, TargetKind, classes_note
 DECISION, EXCLUDE = "decision", "exclude"
 """Column of a saved decision on each example, and the decision that leaves it out."""
 _DECISIONS = ("keep", EXCLUDE)
-_HINTED = 10
+_MAX_UNHINTED = 10
 """Distinct numbers among classes from which a note says how to take them for numbers, chosen by
 hand."""
 ColumnKind = Literal["class"] | TargetKind
@@ -148,10 +148,10 @@ def read_labels(
         columns = _select_columns(columns, only, group, source)
     if len(columns) == 1:
         raise no_column(source, LABEL)
-    reserved = next((name for name in columns if name in _KEYS), None)
-    if reserved is not None:
+    conflict = next((name for name in columns if name in _KEYS), None)
+    if conflict is not None:
         raise ValueError(
-            f"{source} has a column {reserved!r}, which is reserved for arrays of examples: "
+            f"{source} has a column {conflict!r}, which is reserved for arrays of examples: "
             "rename it"
         )
     paths = _checked_paths(columns.pop(PATH), location)
@@ -195,12 +195,12 @@ def _read_columns(labels: Labels) -> tuple[str, dict[str, list[Any]], Callable[[
 def _columns_in_memory(labels: Frame | Series | Mapping[str, str]) -> dict[str, list[Any]]:
     if isinstance(labels, Frame):
         header = list(getattr(labels, "column_names", labels.columns))  # the name in pyarrow
-        originals = {str(name).strip(): name for name in header}
+        raw_names = {str(name).strip(): name for name in header}
         names = checked_names([str(name).strip() for name in header], "labels")
         path = path_column(names)
         if path is None:
             raise no_column("labels", PATH)
-        return {PATH if name == path else name: _cells(labels[originals[name]]) for name in names}
+        return {PATH if name == path else name: _cells(labels[raw_names[name]]) for name in names}
     if not isinstance(labels, Mapping | Series):
         raise ValueError(f"cannot read labels from {type(labels).__name__}: give {_FORMATS}")
     if isinstance(labels, Mapping) and not isinstance(labels.get(PATH, ""), str):
@@ -267,8 +267,8 @@ def _select_columns(
     if len(found) != 1:
         named = ", ".join(map(printable, tasks))
         # The names of other tasks are the user's.
-        remedy = f"; rename one to {task!r}" if task == LABEL else ""
-        raise ValueError(f"{source} has no column {task!r}: beside path it has {named}{remedy}")
+        hint = f"; rename one to {task!r}" if task == LABEL else ""
+        raise ValueError(f"{source} has no column {task!r}: beside path it has {named}{hint}")
     kept = {PATH: columns[PATH], task: columns[found[0]]}
     return kept | {name: columns[name] for name in tasks if printable(name) == group}
 
@@ -313,7 +313,7 @@ def _may_be_numbers(labels: Iterable[str]) -> bool:
     """Return whether the classes are numbers, many of them or not whole ones, but for infinity."""
     finite = (text for text in labels if text.lstrip("+-").lower() not in ("inf", "infinity"))
     numbers = numbers_of(finite) or {}
-    return len(numbers) > _HINTED or not all(map(float.is_integer, numbers.values()))
+    return len(numbers) > _MAX_UNHINTED or not all(map(float.is_integer, numbers.values()))
 
 
 def read_excluded(decisions: Labels | None) -> tuple[str, ...]:
@@ -323,14 +323,14 @@ def read_excluded(decisions: Labels | None) -> tuple[str, ...]:
     is_series = isinstance(decisions, Mapping | Series) and not isinstance(decisions, Frame)
     table = read_labels(decisions, only=None if is_series else DECISION)
     ((task, ids),) = table.labels.items()
-    decided = table.classes[task]
-    other = sorted(value for value in decided if not is_decision(value))
+    classes = table.classes[task]
+    other = sorted(value for value in classes if not is_decision(value))
     if other:
         raise ValueError(
             f"{table.source}: {other[0]!r} is no decision: write keep or exclude, or leave it empty"
         )
     pairs = zip(table.names, ids.tolist(), strict=True)
-    return tuple(path for path, k in pairs if k >= 0 and decided[k] == EXCLUDE)
+    return tuple(path for path, k in pairs if k >= 0 and classes[k] == EXCLUDE)
 
 
 def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool) -> Examples:
@@ -340,13 +340,13 @@ def labeled(examples: Examples, table: LabelTable, base: str, *, unlabeled: bool
     if `unlabeled`, and dropped with a note otherwise.
     """
     found = table.of_examples(examples.names, base)
-    own = {classes_note(task, ids, examples.classes[task]) for task, ids in examples.labels.items()}
+    old = {classes_note(task, ids, examples.classes[task]) for task, ids in examples.labels.items()}
     labeled_examples = replace(
         examples,
         labels=found.labels,
         classes=found.classes,
         targets=found.targets,
-        notes=(*(note for note in examples.notes if note not in own), *found.notes),
+        notes=(*(note for note in examples.notes if note not in old), *found.notes),
     )
     rows = np.flatnonzero(found.known().all(0))
     n = len(examples.names)

@@ -114,13 +114,13 @@ def kind_of_cells(labels: Iterable[str]) -> TargetKind | None:
     with zeros in front, such as 01234, and for whole numbers that begin at 0 or 1 and leave out at
     most half of the numbers up to the largest, as ids of classes do.
     """
-    distinct = set(labels)
-    if separator_of(distinct) is not None:
+    unique = set(labels)
+    if separator_of(unique) is not None:
         return "labels"
-    numbers = numbers_of(distinct)
+    numbers = numbers_of(unique)
     if numbers is None or len(set(numbers.values())) <= MOST_CLASSES:
         return None
-    if all(map(str.isdecimal, distinct)) and any(x[0] == "0" != x for x in distinct):
+    if all(map(str.isdecimal, unique)) and any(x[0] == "0" != x for x in unique):
         return None
     values = sorted(set(numbers.values()))
     are_ids = all(map(float.is_integer, values)) and values[0] in (0, 1)
@@ -134,8 +134,8 @@ def are_names(labels: Counter[str]) -> bool:
 
 
 def separator_of(labels: Iterable[str]) -> str | None:
-    distinct = set(labels)
-    return next((mark for mark in SEPARATORS if any(mark in text for text in distinct)), None)
+    unique = set(labels)
+    return next((mark for mark in SEPARATORS if any(mark in text for text in unique)), None)
 
 
 def numbers_of(labels: Iterable[str]) -> dict[str, float] | None:

@@ -35,14 +35,14 @@ class BitPlanes(RandomOverlay):
 
     def labels(self, index: ArrayLike) -> NDArray[np.int64]:
         """Return the integer of the lowest bits of each example of `index`, int64 [k]."""
-        return self._integers(index) % len(self.classes)
+        return self._draw_integers(index) % len(self.classes)
 
     def draw(self, index: ArrayLike) -> NDArray[np.uint8]:
         """Return the channels of the examples `index`, lowest bit first, uint8 [k, 1, 1, count]."""
-        bits = self._integers(index)[:, None] >> np.arange(self.count) & 1
+        bits = self._draw_integers(index)[:, None] >> np.arange(self.count) & 1
         return (255 * bits).astype(np.uint8)[:, None, None]
 
-    def _integers(self, index: ArrayLike) -> NDArray[np.int64]:
+    def _draw_integers(self, index: ArrayLike) -> NDArray[np.int64]:
         # All 16 bits at any count, so that fewer bits are the lowest of more.
         return self._draw("integer", self._counter(index, read=0), 2**_MOST)
 
@@ -55,10 +55,10 @@ class Bits:
 
     def draw(self, canvas: Canvas) -> BitPlanes:
         """Return the bits of each example."""
-        shown = min(self.count, _LABEL_BITS)
+        width = min(self.count, _LABEL_BITS)
         return BitPlanes(
             name=self.name,
-            classes=tuple(f"{integer:0{shown}b}" for integer in range(2**shown)),
+            classes=tuple(f"{integer:0{width}b}" for integer in range(2**width)),
             count=self.count,
             seed=canvas.seed,
             held_out=canvas.held_out,

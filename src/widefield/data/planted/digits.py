@@ -111,7 +111,7 @@ def digit_pool(images: NDArray[np.uint8], held_out: bool) -> NDArray[np.int64]:
 
     The hash keeps copies of an image in the same pool.
     """
-    share = rng.hashed(image.tobytes() for image in images) / 2.0**64
+    share = rng.hash_items(image.tobytes() for image in images) / 2.0**64
     return np.flatnonzero((share < _HELD_OUT_SHARE) == held_out)
 
 

@@ -140,8 +140,8 @@ class Overlay(RandomOverlay):
         counter = self._counter(index, read)
         mask = np.zeros((len(counter), *size), dtype=np.bool_)
         covered = self.alpha_mask[self._sprites(counter)] > 0
-        for place in range(len(self.places)):
-            mask.reshape(-1)[self._pixels(counter, place, mask.shape)] |= covered
+        for k in range(len(self.places)):
+            mask.reshape(-1)[self._pixels(counter, k, mask.shape)] |= covered
         return mask
 
     def apply(self, images: NDArray[Any], index: ArrayLike, read: int = 0) -> NDArray[np.bool_]:
@@ -167,8 +167,8 @@ class Overlay(RandomOverlay):
         color *= np.float32(white_of(images.dtype) / 255)
         target = self.intensity[sprite][..., None] * color[:, None, None, :]
         weight = np.float32(self.alpha) * alpha_mask[..., None]
-        for place in range(len(self.places)):
-            pixel = self._pixels(counter, place, images.shape)
+        for k in range(len(self.places)):
+            pixel = self._pixels(counter, k, images.shape)
             below = images.reshape(-1, images.shape[-1])[pixel].astype(np.float32)
             below += weight * (target - below)
             if images.dtype != np.float32:
@@ -187,17 +187,17 @@ class Overlay(RandomOverlay):
         return (rgb @ _LUMA[:, None] if channels == 1 else rgb).astype(np.float32)
 
     def _pixels(
-        self, counter: NDArray[np.int64], place: int, shape: tuple[int, ...]
+        self, counter: NDArray[np.int64], k: int, shape: tuple[int, ...]
     ) -> NDArray[np.int64]:
         """Return the pixels of a sprite as indices into the flattened [n, H, W], [n, h, w]."""
-        stream = 0 if self.shared_offset else place
-        (low_top, low_left), (top_range, left_range) = self.places[place], self.jitter_range[place]
+        stream = 0 if self.shared_offset else k
+        (low_top, low_left), (top_range, left_range) = self.places[k], self.jitter_range[k]
         top = low_top + self._draw(f"top {stream}", counter, top_range)
         left = low_left + self._draw(f"left {stream}", counter, left_range)
         count, height, width = shape[:3]
-        corner = (np.arange(count) * height + top) * width + left
+        top_left = (np.arange(count) * height + top) * width + left
         down, right = (np.arange(length) for length in self.alpha_mask.shape[1:])
-        pixels: NDArray[np.int64] = corner[:, None, None] + down[:, None] * width + right
+        pixels: NDArray[np.int64] = top_left[:, None, None] + down[:, None] * width + right
         return pixels
 
 

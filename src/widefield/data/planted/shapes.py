@@ -59,10 +59,10 @@ class Shapes(ImageFeature):
 
     def draw(self, canvas: Canvas) -> Overlay:
         canvas.check(self.name)
-        corner, side, ranges = self._layout(canvas.size)
+        top_left, side, ranges = self._layout(canvas.size)
         masks = np.stack([shrunk(_silhouette(shape, side), side) for shape in SHAPES])
         overlay = self.overlay(
-            canvas, SHAPES, masks, places=np.array([corner]), jitter_range=np.array([ranges])
+            canvas, SHAPES, masks, places=np.array([top_left]), jitter_range=np.array([ranges])
         )
         return overlay.at_fixed_places() if self.place == "fixed" else overlay
 

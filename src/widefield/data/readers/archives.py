@@ -103,16 +103,16 @@ def read_tars(files: Sequence[Path], source: str, labels: bool = False) -> Examp
     members: list[_Member] = []
     skipped: list[Skipped] = []
     ignored: Counter[str] = Counter()
-    foreign: Counter[str] = Counter()
+    system_files: Counter[str] = Counter()
     for number, file in enumerate(files):
-        found, damage = _members(file, number, ignored)
+        found, problem = _members(file, number, ignored)
         members += sorted(found, key=lambda member: member.name)
-        if damage is not None:
-            skipped.append(Skipped(printable(file.name), damage))
-    members = [members[row] for row in visible([member.name for member in members], foreign)]
+        if problem is not None:
+            skipped.append(Skipped(printable(file.name), problem))
+    members = [members[row] for row in visible([member.name for member in members], system_files)]
     sidecars = [member for member in members if member.suffix in _SIDECARS]
     others = [member for member in members if member.suffix not in _SIDECARS]
-    tree = sort_out([member.name for member in others], source, ignored, foreign)
+    tree = sort_out([member.name for member in others], source, ignored, system_files)
     tree.check_images(source)
     images = [others[row] for row in tree.rows]
     keys = sample_keys([image.stem for image in images], [sidecar.stem for sidecar in sidecars])
@@ -125,8 +125,8 @@ def read_tars(files: Sequence[Path], source: str, labels: bool = False) -> Examp
     else:
         images, samples, notes = _one_of_each(images, keys[0])
         names = Names(printable_path(_unique(sample, files)) for sample in samples)
-        columns, lost = _columns(Slices(files, sidecars), sidecars, keys[1], samples)
-        skipped += lost
+        columns, failed = _columns(Slices(files, sidecars), sidecars, keys[1], samples)
+        skipped += failed
         table = read_tasks(pa.table(columns), names)
     table = replace(table, skipped=tuple(skipped), notes=(*tree.notes, *notes, *table.notes))
     are_arrays = tree.kind == "arrays"
@@ -142,17 +142,17 @@ def _one_of_each(
         image, key = pair
         return image.stem != key, TARGET.search(image.name) is not None, image.name
 
-    chosen: dict[Key, _Member] = {}
-    lost: list[tuple[_Member, Key]] = []
+    image_of: dict[Key, _Member] = {}
+    extra: list[tuple[_Member, Key]] = []
     # The image whose name is the key comes first.
     for image, key in sorted(zip(images, keys, strict=True), key=rank):
-        if chosen.setdefault(key, image) is not image:
-            lost.append((image, key))
-    found = {key: chosen[key] for key in dict.fromkeys(keys)}
+        if image_of.setdefault(key, image) is not image:
+            extra.append((image, key))
+    found = {key: image_of[key] for key in dict.fromkeys(keys)}
     notes = tuple(
-        f"{len({key for _, key in lost})} samples have several images: of each one is read, such "
+        f"{len({key for _, key in extra})} samples have several images: of each one is read, such "
         f"as '{printable_path(found[key].name)}' and not '{printable_path(image.name)}'"
-        for image, key in lost[:1]
+        for image, key in extra[:1]
     )
     return [*found.values()], [*found], notes
 
@@ -167,7 +167,7 @@ def _members(file: Path, number: int, ignored: Counter[str]) -> tuple[list[_Memb
     """Return the files in a tar file, and what is wrong with it, if others may be lost."""
     found: dict[str, _Member] = {}
     links: dict[str, str] = {}
-    damage = None
+    problem = None
     try:
         with tarfile.open(file, "r:") as archive:
             try:
@@ -182,8 +182,8 @@ def _members(file: Path, number: int, ignored: Counter[str]) -> tuple[list[_Memb
                     elif not info.isdir():
                         ignored["pipes or devices"] += 1
             except tarfile.ReadError:
-                damage = _CUT_OFF
-            damage = damage or _damage(file, archive.offset)
+                problem = _CUT_OFF
+            problem = problem or _find_problem(file, archive.offset)
     except (tarfile.TarError, OSError) as error:
         if isinstance(error, OSError) and error.strerror:
             raise ValueError(f"'{file}' cannot be read: {error.strerror}") from None
@@ -193,10 +193,10 @@ def _members(file: Path, number: int, ignored: Counter[str]) -> tuple[list[_Memb
     # Equal files are stored once, and the others as links to them.
     for name, target in resolved(links, found, ignored).items():
         found[name] = found[target]._replace(name=name, suffix=suffix_of(name))
-    return list(found.values()), damage
+    return list(found.values()), problem
 
 
-def _damage(file: Path, end: int) -> str | None:
+def _find_problem(file: Path, end: int) -> str | None:
     """Return what is wrong if a tar file has no empty block at `end`, where reading stopped."""
     with file.open("rb") as content:
         content.seek(end)
@@ -267,10 +267,10 @@ def sample_keys(
     # An image that continues the stem of labels is theirs, such as 2.left of 2.
     of_image = {stem: _start(stem, labeled) or stem for stem in stems - whole}
     of_sidecar = {stem: _start(stem, stems) or stem for stem in labeled - whole}
-    lonely = {stem for stem in of_sidecar if of_sidecar[stem] == stem} - set(of_image.values())
-    firsts = {_first(stem) for stem in lonely}
-    of_image |= {s: _first(s) for s in of_image if of_image[s] == s and _first(s) in firsts}
-    of_sidecar |= {s: _first(s) for s in lonely}
+    single = {stem for stem in of_sidecar if of_sidecar[stem] == stem} - set(of_image.values())
+    first_parts = {_first(stem) for stem in single}
+    of_image |= {s: _first(s) for s in of_image if of_image[s] == s and _first(s) in first_parts}
+    of_sidecar |= {s: _first(s) for s in single}
     image_keys = [of_image.get(stem, stem) for stem in images]
     sidecar_keys = [of_sidecar.get(stem, stem) for stem in sidecars]
     return (image_keys, sidecar_keys) if set(image_keys) & set(sidecar_keys) else None
@@ -299,7 +299,7 @@ def read_zip(files: Sequence[Path], source: str, labels: bool = False) -> Exampl
         reason = getattr(error, "strerror", None) or "not a zip file, or cut off"
         raise ValueError(f"{source} cannot be read: {reason}") from None
     ignored: Counter[str] = Counter()
-    foreign: Counter[str] = Counter()
+    system_files: Counter[str] = Counter()
     members: dict[str, zipfile.ZipInfo] = {}
     links: dict[str, str] = {}
     for info in archive.infolist():
@@ -309,11 +309,11 @@ def read_zip(files: Sequence[Path], source: str, labels: bool = False) -> Exampl
         elif not info.is_dir():
             members[name] = info
     members |= {name: members[file] for name, file in resolved(links, members, ignored).items()}
-    listed = sorted(members)
-    listed = [listed[row] for row in visible(listed, foreign)]
-    tree = sort_out(listed, source, ignored, foreign)
+    paths = sorted(members)
+    paths = [paths[row] for row in visible(paths, system_files)]
+    tree = sort_out(paths, source, ignored, system_files)
     tree.check_images(source)
-    names = [listed[row] for row in tree.rows]
+    names = [paths[row] for row in tree.rows]
     if any(members[name].flag_bits & _ENCRYPTED for name in names):
         raise ValueError(f"{source} is encrypted: save it without a password")
 

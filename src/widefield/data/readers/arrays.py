@@ -12,7 +12,7 @@ from PIL import Image
 from widefield.core.names import printable
 from widefield.data.decode.eight_bits import UNIT, to_8_bits
 from widefield.data.examples import Examples
-from widefield.data.labels.arrays import described, read_label_arrays
+from widefield.data.labels.arrays import describe, read_label_arrays
 from widefield.data.labels.text import LARGEST_EXACT, text_of
 from widefield.data.readers.npz import read_arrays
 from widefield.data.readers.recordings import of_array, of_pack, split_at
@@ -125,7 +125,7 @@ def _read_pack(arrays: dict[str, NDArray[np.generic]], source: str) -> Examples:
         data = arrays["bytes"]
         if data.dtype != np.uint8 or data.ndim != 1:
             raise ValueError(
-                f"key 'bytes' is {described(data)}; expected uint8 [bytes of all files]"
+                f"key 'bytes' is {describe(data)}; expected uint8 [bytes of all files]"
             )
         view = memoryview(data.tobytes())
         files = [view[part] for part in split_at(arrays["offsets"], len(data))]
@@ -143,7 +143,7 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
     """
     if x.ndim not in (3, 4) or 0 in x.shape:
         raise ValueError(
-            f"key '{key}' is {described(x)}; expected [n, H, W], [n, H, W, C] or [n, C, H, W]"
+            f"key '{key}' is {describe(x)}; expected [n, H, W], [n, H, W, C] or [n, C, H, W]"
         )
     # Very wide gray images are more likely windows under the wrong key.
     is_flat = x.ndim == 3 and 4 * x.shape[1] < x.shape[2]
@@ -154,8 +154,7 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
         x = np.moveaxis(x, 1, -1)
     if x.shape[-1] > _MOST_CHANNELS:
         raise ValueError(
-            f"key '{key}' is {described(x)}; expected 1 to {_MOST_CHANNELS} channels, last or "
-            "second"
+            f"key '{key}' is {describe(x)}; expected 1 to {_MOST_CHANNELS} channels, last or second"
         )
     if x.dtype == np.uint8:
         # A memory map stays one: a copy may not fit into memory.
@@ -167,14 +166,14 @@ def as_pixels(x: NDArray[np.generic], key: str) -> tuple[NDArray[Any], tuple[str
         return x, ()
     if not np.issubdtype(x.dtype, np.floating):
         raise ValueError(
-            f"key '{key}' is {described(x)}; expected uint8, uint16, int16 or floats (windows "
+            f"key '{key}' is {describe(x)}; expected uint8, uint16, int16 or floats (windows "
             "[n, channels, time] go under key 'windows')"
         )
-    low, high = _finite_extremes(x, key)
+    low, high = _finite_min_max(x, key)
     if x.shape[1] == 1 or is_flat:
         if low < 0 or high > 1 or x.shape[-1] > max(_CHANNELS):
             raise ValueError(
-                f"key '{key}' is {described(x)}: images of height {x.shape[1]} and width "
+                f"key '{key}' is {describe(x)}: images of height {x.shape[1]} and width "
                 f"{x.shape[2]}; windows [n, channels, time] go under key 'windows'"
             )
         return to_8_bits(x, UNIT), (f"'{key}': {x.dtype} in [0, 1] stored as uint8",)
@@ -197,12 +196,12 @@ def _check_not_single_image(x: NDArray[np.generic], key: str) -> None:
     channels_first = x.shape[0] in (3, 4) and min(x.shape[1:]) > max(_CHANNELS)
     if channels_last or channels_first:
         raise ValueError(
-            f"key '{key}' is {described(x)}, which may be one color image or {x.shape[0]} gray "
+            f"key '{key}' is {describe(x)}, which may be one color image or {x.shape[0]} gray "
             "ones: give x[None] for one image, x[..., None] for gray ones"
         )
 
 
-def _finite_extremes(x: NDArray[np.generic], key: str) -> tuple[float, float]:
+def _finite_min_max(x: NDArray[np.generic], key: str) -> tuple[float, float]:
     chunks = [x[first : first + 1024] for first in range(0, len(x), 1024)]
     # Not `min`, which drops a NaN that is not the first.
     low, high = float(np.min([c.min() for c in chunks])), float(np.max([c.max() for c in chunks]))
@@ -245,12 +244,12 @@ def as_windows(x: NDArray[np.generic], key: str) -> NDArray[np.float32]:
     return out
 
 
-def _check_exact(x: NDArray[np.generic], stored: NDArray[np.float32], key: str) -> None:
+def _check_exact(x: NDArray[np.generic], converted: NDArray[np.float32], key: str) -> None:
     """Check that whole numbers [n, channels, time], such as counts, are stored as they are."""
     largest = max(-float(x.min()), float(x.max()))
     if largest <= _LARGEST_EXACT or (x.dtype.kind == "f" and largest > LARGEST_EXACT):
         return
-    if (x == np.trunc(x)).all() and (stored[:, 0] != np.moveaxis(x, 1, 2)).any():
+    if (x == np.trunc(x)).all() and (converted[:, 0] != np.moveaxis(x, 1, 2)).any():
         raise ValueError(
             f"key '{key}' has whole numbers up to {largest:,.0f}, which float32 rounds above "
             f"{_LARGEST_EXACT:,}: subtract an offset or take differences, or give float32 values"

@@ -23,7 +23,7 @@ class ImagesInFile:
 
     array: Any
     path: Path
-    form: str
+    file_format: str
     """HDF5 or Zarr."""
     rows: NDArray[np.int64]
     """Rows of the array, [n]."""
@@ -43,7 +43,7 @@ class ImagesInFile:
     def __getitem__(self, index: Any) -> NDArray[np.generic]:
         """Read an image [H, W, C], or those of a slice or an array of indices [k, H, W, C]."""
         rows = self.rows[index]
-        with _errors(self.path, self.form):
+        with _errors(self.path, self.file_format):
             if np.ndim(rows) == 0:
                 return np.asarray(self.array[int(rows)])
             # Both libraries read increasing rows, of which none is repeated.
@@ -91,13 +91,13 @@ class _TooLargeError(ValueError):
     """The arrays do not fit into memory."""
 
 
-def _arrays(found: dict[str, Any], path: Path, form: str) -> dict[str, Any]:
+def _arrays(found: dict[str, Any], path: Path, file_format: str) -> dict[str, Any]:
     """Read arrays of plain values; large images stay in the file."""
     free = free_host_memory()
     arrays: dict[str, Any] = {}
     if _size(found) > free:
         arrays = {
-            key: ImagesInFile(array, path, form, np.arange(array.shape[0]))
+            key: ImagesInFile(array, path, file_format, np.arange(array.shape[0]))
             for key, array in found.items()
             if key in _IMAGES
             and array.ndim == 4

@@ -30,23 +30,23 @@ def fetch(name: str) -> None:
     except ImportError:
         raise ValueError(f"'{name}' needs the package datasets: pip install datasets") from None
     make_cache_folder(target.parent)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.draft")  # others may fetch it too
+    temp_path = target.with_name(f".{target.name}.{os.getpid()}.draft")  # others may fetch it too
     try:
         if count is None:
-            datasets.load_dataset(path).save_to_disk(str(draft))
+            datasets.load_dataset(path).save_to_disk(str(temp_path))
         else:
             stream = datasets.load_dataset(path, split=split, streaming=True)
-            stream.take(count).to_parquet(str(draft))
+            stream.take(count).to_parquet(str(temp_path))
         # Renamed when it is whole: other processes read whatever has the name.
         if not target.exists():
-            draft.rename(target)
+            temp_path.rename(target)
     except Exception as error:  # the package has errors of many libraries
         raise ValueError(f"cannot fetch '{name}': {reason_of(error, most=200)}") from error
     finally:
         if count is None:
-            shutil.rmtree(draft, ignore_errors=True)
+            shutil.rmtree(temp_path, ignore_errors=True)
         else:
-            draft.unlink(missing_ok=True)
+            temp_path.unlink(missing_ok=True)
 
 
 def kept_path(name: str) -> Path:

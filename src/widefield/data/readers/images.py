@@ -19,7 +19,7 @@ from widefield.data.decode.images import header_size
 from widefield.data.examples import Encoded, Examples
 from widefield.data.labels.folders import read_folders
 from widefield.data.readers.recordings import Recordings
-from widefield.data.readers.tree import is_foreign, is_hidden, sort_out
+from widefield.data.readers.tree import is_hidden, is_system_folder, sort_out
 from widefield.data.table import Names
 
 _LARGEST_SIDE = 224  # the usual side in training on ImageNet
@@ -41,17 +41,17 @@ def read_folder(folder: Path, *, labels: bool = False) -> Examples:
     elsewhere, folders are no classes.
     """
     ignored: Counter[str] = Counter()
-    foreign: Counter[str] = Counter()
-    states = dict(_walk(folder, ignored, foreign))
-    listed = sorted(states)
-    tree = sort_out(listed, f"'{printable(str(folder))}'", ignored, foreign)
+    system_files: Counter[str] = Counter()
+    states = dict(_walk(folder, ignored, system_files))
+    paths = sorted(states)
+    tree = sort_out(paths, f"'{printable(str(folder))}'", ignored, system_files)
     if not tree.rows:
         others = "".join(f" ({note})" for note in tree.notes[:1])
         raise ValueError(
             f"no images under '{folder}'{others}; expected files such as .jpg, .png, .tif "
             "or .webp, or .wav, .flac, .ogg or .mp3"
         )
-    paths = [listed[row] for row in tree.rows]
+    paths = [paths[row] for row in tree.rows]
     table = read_folders(paths, f"'{folder}'", within=str(folder), labels=labels, notes=tree.notes)
     files, are_sounds = FolderFiles(folder, paths), tree.kind == "sounds"
     return Examples(
@@ -93,13 +93,13 @@ def _digest(
 
 
 def _walk(
-    folder: Path, ignored: Counter[str], foreign: Counter[str]
+    folder: Path, ignored: Counter[str], system_files: Counter[str]
 ) -> Iterator[tuple[str, FileState]]:
     """Yield the relative posix path and the state of each visible file, unordered.
 
     Linked folders come last, sorted by name, so that a folder with several paths gets the same one
     on every machine. Other entries are counted in `ignored`, and files in folders of other
-    programs in `foreign`. Broken links are yielded, and reported when they are opened.
+    programs in `system_files`. Broken links are yielded, and reported when they are opened.
     """
     folders: list[tuple[str, str]] = [(str(folder), "")]
     links: list[tuple[str, str]] = []
@@ -118,8 +118,8 @@ def _walk(
                         yield prefix + entry.name, state
                     elif not stat.S_ISDIR(state[2]):
                         ignored[_SPECIAL] += 1
-                    elif is_foreign(entry.name):
-                        foreign[entry.name] += sum(len(files) for *_, files in os.walk(entry.path))
+                    elif is_system_folder(entry.name):
+                        system_files[entry.name] += sum(len(f) for *_, f in os.walk(entry.path))
                     else:
                         (links if entry.is_symlink() else folders).append(
                             (entry.path, f"{prefix}{entry.name}/")

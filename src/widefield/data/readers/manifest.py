@@ -67,8 +67,8 @@ def _path_column(names: Sequence[str], source: str) -> str:
     return path
 
 
-def _digest(file: Path, listed: Sequence[Path]) -> bytes:
-    return digest_of_files([file, *listed])
+def _digest(file: Path, files: Sequence[Path]) -> bytes:
+    return digest_of_files([file, *files])
 
 
 def _read_csv(file: Path) -> pa.Table:
@@ -120,9 +120,9 @@ def _check_equal(first: pa.Table, repeated: pa.Table, path: str, source: str) ->
     before, after = first.take(row_of.filter(are_known)), repeated.filter(are_known)
     for name in first.column_names:
         pairs = zip(before[name].to_pylist(), after[name].to_pylist(), after[path], strict=True)
-        differing = next(((a, b, file) for a, b, file in pairs if a != b), None)
-        if differing is not None:
-            a, b, file = differing
+        conflict = next(((a, b, file) for a, b, file in pairs if a != b), None)
+        if conflict is not None:
+            a, b, file = conflict
             raise ValueError(
                 f"{source} lists {file.as_py()!r} twice, with {printable(name)} {a!r} and {b!r}: "
                 "keep one row of each path; several labels are one cell, such as a|b"

@@ -15,7 +15,7 @@ from widefield.core.hardware import check_memory, free_host_memory
 from widefield.core.names import printable
 
 _ENCRYPTED = 0x1
-_DAMAGED = "is damaged; copy or create the file again"
+_DAMAGE_TEXT = "is damaged; copy or create the file again"
 _NO_ARRAY = "is not an array; leave it out, or save it by numpy.savez"
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -78,7 +78,7 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> NDArr
                 array: NDArray[np.generic] = np.lib.format.read_array(file, allow_pickle=False)
             return array
     except Exception:  # a damaged stream may raise any error
-        problem = _DAMAGED
+        problem = _DAMAGE_TEXT
     raise ValueError(f"{name} {problem}")
 
 
@@ -95,7 +95,7 @@ def _problem(file: IO[bytes], file_size: int) -> str | None:
         with _without_warnings():
             return _problem_of_header(file, file_size)
     except Exception:  # a damaged header may raise any error
-        return _DAMAGED
+        return _DAMAGE_TEXT
 
 
 def _problem_of_header(file: IO[bytes], file_size: int) -> str | None:

@@ -26,7 +26,7 @@ Reader = Callable[[Sequence[Path], str, bool], Examples]
 """Reads the files of a source, whose name in messages is given; the last argument says whether
 labels come from elsewhere, so that folders are no classes."""
 
-_BESIDE_SHARDS = (".json", ".md", ".txt")
+_SIDECAR_SUFFIXES = (".json", ".md", ".txt")
 
 
 def _reader_of_arrays(read: Callable[[Path], dict[str, NDArray[np.generic]]]) -> Reader:
@@ -112,8 +112,8 @@ def _read_folder(folder: Path, source: str, *, labels: bool) -> Examples:
 
 def _check_one_split(shards: Sequence[Path], source: str) -> None:
     """Check that shards are parts of one split, by what their names begin with."""
-    beginnings = {re.split(r"\d", shard.stem)[0].strip("-_. ") for shard in shards}
-    splits = sorted(name for name in beginnings if is_split(name))
+    prefixes = {re.split(r"\d", shard.stem)[0].strip("-_. ") for shard in shards}
+    splits = sorted(name for name in prefixes if is_split(name))
     if len(splits) > 1:
         raise ValueError(
             f"{source} holds shards of {' and '.join(splits)}, which are splits: put those of each "
@@ -142,7 +142,7 @@ def _shards(folder: Path, suffixes: Sequence[str]) -> list[Path]:
                 suffix = os.path.splitext(entry.name)[1].lower()
                 if suffix in suffixes:
                     shards.append(folder / entry.name)
-                elif suffix not in _BESIDE_SHARDS and entry.name[0] != ".":
+                elif suffix not in _SIDECAR_SUFFIXES and entry.name[0] != ".":
                     return []
     except OSError as error:
         raise ValueError(f"cannot list folder '{folder}': {error.strerror}") from None

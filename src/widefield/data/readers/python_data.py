@@ -180,27 +180,27 @@ def _read_items(data: Any) -> Examples:
             )
     if pixels and len(pixels) < len(data):
         raise ValueError("some items are PIL images and others arrays: give one of the two")
-    arrays, untold = _label_arrays(labels, getattr(data, "classes", None))
+    arrays, label_notes = _label_arrays(labels, getattr(data, "classes", None))
     tasks = {"class": ("class", "classes")} if arrays else {}
     stacked, notes = as_pixels(np.stack(pixels), "images of the data set") if pixels else (None, ())
-    table = read_label_arrays(len(data), arrays, tasks, (*notes, *untold))
+    table = read_label_arrays(len(data), arrays, tasks, (*notes, *label_notes))
     return Examples(**vars(table), pixels=stacked, files=None if pixels else _images_of(data))
 
 
 def _read_folder(data: Any) -> Examples:
     paths = [Path(path) for path, _ in data.samples]
-    listed = [os.path.relpath(path, data.root).replace(os.sep, "/") for path in paths]
+    relative = [os.path.relpath(path, data.root).replace(os.sep, "/") for path in paths]
     ids, classes = np.array([k for _, k in data.samples]), np.array(data.classes)
-    foreign: Counter[str] = Counter()
-    rows = visible(listed, foreign)
-    tree = sort_out([listed[row] for row in rows], f"'{data.root}'", Counter(), foreign)
+    system_files: Counter[str] = Counter()
+    rows = visible(relative, system_files)
+    tree = sort_out([relative[row] for row in rows], f"'{data.root}'", Counter(), system_files)
     rows = [rows[row] for row in tree.rows]
     if len(rows) < len(paths):
         used, ids = np.unique(ids[rows], return_inverse=True)
         classes = classes[used]
     arrays = {"class": ids, "classes": classes}
     table = read_label_arrays(len(rows), arrays, {"class": ("class", "classes")}, tree.notes)
-    names = Names(printable_path(listed[row]) for row in rows)
+    names = Names(printable_path(relative[row]) for row in rows)
     if getattr(data, "transforms", None) is not None:
         table = table.with_notes(
             "the files are read without the transforms of the ImageFolder: views augment"

@@ -38,12 +38,12 @@ def fetch(url: str) -> Path:
         local = cache_folder() / "urls" / name / _file_name(path)
         if not local.is_file():
             make_cache_folder(local.parent)
-            draft = local.with_name(f".{os.getpid()}.draft")  # another process may fetch it too
+            temp_path = local.with_name(f".{os.getpid()}.draft")  # another process may fetch it too
             try:
-                system.get_file(path, str(draft))
-                draft.rename(local)
+                system.get_file(path, str(temp_path))
+                temp_path.rename(local)
             finally:
-                draft.unlink(missing_ok=True)
+                temp_path.unlink(missing_ok=True)
         # The time of the folder is that of the last use, by which copies are removed.
         local.parent.touch()
         prune(local.parent)
@@ -70,12 +70,12 @@ def read_remote_folder(url: str, *, labels: bool) -> Examples:
     with _errors(url):
         found = system.find(root, detail=True)
     start = len(root.rstrip("/")) + 1
-    foreign: Counter[str] = Counter()
-    listed = sorted(path[start:] for path in found)
-    listed = [listed[row] for row in visible(listed, foreign)]
-    tree = sort_out(listed, f"'{url}'", Counter(), foreign)
+    system_files: Counter[str] = Counter()
+    relative = sorted(path[start:] for path in found)
+    relative = [relative[row] for row in visible(relative, system_files)]
+    tree = sort_out(relative, f"'{url}'", Counter(), system_files)
     tree.check_images(f"'{url}'")
-    names = [listed[row] for row in tree.rows]
+    names = [relative[row] for row in tree.rows]
     paths = [f"{root.rstrip('/')}/{name}" for name in names]
     states = [_state(found[path]) for path in paths]
     table = read_folders(names, f"'{url}'", within=url, labels=labels, notes=tree.notes)

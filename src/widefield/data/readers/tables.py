@@ -142,7 +142,7 @@ def read_schema(file: Path) -> pa.Schema:
     try:
         return pq.read_schema(file)
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(file, "Parquet", error) from None
+        raise _read_error(file, "Parquet", error) from None
 
 
 def read_columns(file: Path, names: list[str] | None = None) -> pa.Table:
@@ -150,7 +150,7 @@ def read_columns(file: Path, names: list[str] | None = None) -> pa.Table:
     try:
         return pq.read_table(file, columns=names)
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(file, "Parquet", error) from None
+        raise _read_error(file, "Parquet", error) from None
 
 
 def _image_column(schema: pa.Schema, source: str) -> str:
@@ -171,11 +171,11 @@ def _image_column(schema: pa.Schema, source: str) -> str:
 
 def image_columns(schema: pa.Schema) -> list[str]:
     """Return the columns of a table that can hold encoded images."""
-    declared = [name for name, kind in _features(schema).items() if kind.get("_type") == "Image"]
-    return declared or [each.name for each in schema if _holds_bytes(each.type)]
+    names = [name for name, kind in _features(schema).items() if kind.get("_type") == "Image"]
+    return names or [each.name for each in schema if _has_bytes(each.type)]
 
 
-def _holds_bytes(kind: pa.DataType) -> bool:
+def _has_bytes(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return kind.get_field_index("bytes") >= 0
     return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
@@ -247,7 +247,7 @@ def _read_arrow(file: Path) -> pa.Table:
             source.seek(0)
             return pa.ipc.open_file(source).read_all()
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(file, "Arrow", error) from None
+        raise _read_error(file, "Arrow", error) from None
 
 
 def read_windows(file: Path) -> dict[str, NDArray[np.generic]]:
@@ -292,7 +292,7 @@ def _stacked(rows: list[Any], file: Path) -> NDArray[np.float64]:
     return np.stack(windows)
 
 
-def _unreadable(file: Path, kind: str, error: Exception) -> ValueError:
+def _read_error(file: Path, kind: str, error: Exception) -> ValueError:
     return ValueError(f"'{file}' is not a readable {kind} file: {reason_of(error)}")
 
 

@@ -14,14 +14,14 @@ from widefield.data.readers.recordings import SUFFIXES
 _MAX_KINDS = 4
 """Suffixes and folders that a note names, chosen by hand."""
 _ARRAY = ".npy"
-_FOREIGN = {"@eadir", "$recycle.bin", "#recycle", "@recycle", "recycler", "#snapshot", "@tmp"}
-_FOREIGN |= {"system volume information", "lost+found", "network trash folder", "temporary items"}
-_FOREIGN |= {"__macosx", "__pycache__", "picasaoriginals"}
+_SYSTEM = {"@eadir", "$recycle.bin", "#recycle", "@recycle", "recycler", "#snapshot", "@tmp"}
+_SYSTEM |= {"system volume information", "lost+found", "network trash folder", "temporary items"}
+_SYSTEM |= {"__macosx", "__pycache__", "picasaoriginals"}
 """Folders that other programs write: thumbnails, deleted files, metadata."""
 _TARGETS = {"masks", "annotations", "labels", "groundtruth", "ground_truth"}
 _TARGETS |= {"segmentations", "segmentationclass", "segmentationobject", "trimaps", "gtfine"}
 """Folders of targets beside the images."""
-_HOLD_TARGETS = "hold targets and no examples"
+_TARGETS_TEXT = "hold targets and no examples"
 TARGET = re.compile(
     r"[._-](?:masks?|seg|segmentation|depth|labels?|gt|ground_?truth|annotations?|trimap)"
     r"(?:[._-]?\d+)?\.\w+$",
@@ -60,12 +60,12 @@ class Tree:
 
 
 def sort_out(
-    paths: Sequence[str], source: str, ignored: Counter[str], foreign: Counter[str]
+    paths: Sequence[str], source: str, ignored: Counter[str], system_files: Counter[str]
 ) -> Tree:
     """Return which of the visible files are examples: neither targets beside others nor others.
 
     `ignored` counts files that are known to be no examples, by kind, to which those that are found
-    are added, and `foreign` the files in each folder of other programs.
+    are added, and `system_files` the files in each folder of other programs.
     """
     kind_of = {
         **dict.fromkeys(image_suffixes(), "images"),
@@ -88,30 +88,30 @@ def sort_out(
     kind = next((kind for kind, rows in found.items() if rows), "images")
     if kind != "arrays":
         ignored[_ARRAY] += len(found["arrays"])
-    notes = _folders_note(foreign, "other programs write")
+    notes = _folders_note(system_files, "other programs write")
     rows, folders = _without_folders_of_targets(paths, found[kind])
-    notes += _folders_note(folders, _HOLD_TARGETS)
+    notes += _folders_note(folders, _TARGETS_TEXT)
     if kind == "images":
         rows, named = _without_named_targets(paths, rows)
         notes += tuple(
             f"not read: {len(named)} files such as '{printable(path)}' beside their images, which "
-            f"{_HOLD_TARGETS}"
+            f"{_TARGETS_TEXT}"
             for path in named[:1]
         )
     return Tree(kind=kind, rows=rows, ignored=ignored, left_out=notes)
 
 
-def visible(paths: Sequence[str], foreign: Counter[str]) -> list[int]:
+def visible(paths: Sequence[str], system_files: Counter[str]) -> list[int]:
     """Return the positions of files that are neither hidden nor of other programs.
 
-    Those in folders of other programs are counted in `foreign`.
+    Those in folders of other programs are counted in `system_files`.
     """
     rows = []
     for row, path in enumerate(paths):
         *folders, name = path.split("/")
-        skipped = next((x for x in folders if is_hidden(x) or is_foreign(x)), None)
+        skipped = next((x for x in folders if is_hidden(x) or is_system_folder(x)), None)
         if skipped is not None and not is_hidden(skipped):
-            foreign[skipped] += 1
+            system_files[skipped] += 1
         elif skipped is None and not is_hidden(name):
             rows.append(row)
     return rows
@@ -122,9 +122,9 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") and name != ".."
 
 
-def is_foreign(folder: str) -> bool:
+def is_system_folder(folder: str) -> bool:
     """Return whether a folder of this name is one that other programs write."""
-    return folder.lower() in _FOREIGN
+    return folder.lower() in _SYSTEM
 
 
 def _without_folders_of_targets(
