@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder as working directory, in a process that was given no network."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("widefield.encoders.own._given", {})
+    monkeypatch.setattr("widefield.encoders.own._registered", {})
     return folder
 
 

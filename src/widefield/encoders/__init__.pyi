@@ -10,9 +10,9 @@ from .encoder import build_encoder as build_encoder
 from .layers import Family as Family
 from .layers import family_of as family_of
 from .layers import layer_names as layer_names
-from .names import is_own as is_own
-from .own import OwnNetwork as OwnNetwork
-from .own import give_network as give_network
+from .names import is_custom as is_custom
+from .own import CustomNetwork as CustomNetwork
+from .own import register_network as register_network
 from .readout import Readout as Readout
 from .readout import Wide as Wide
 from .readout import load_readout as load_readout
@@ -35,9 +35,9 @@ from .weights.files import save_encoder as save_encoder
 from .weights.files import save_encoder_file as save_encoder_file
 from .weights.files import save_module as save_module
 from .weights.files import timm_snippet as timm_snippet
+from .weights.foreign import custom_encoder as custom_encoder
 from .weights.foreign import load_foreign as load_foreign
 from .weights.foreign import load_module as load_module
-from .weights.foreign import own_encoder as own_encoder
 from .weights.match import WeightMatch as WeightMatch
 from .weights.model_folder import MODEL_FILES as MODEL_FILES
 from .weights.model_folder import check_timm_support as check_timm_support

@@ -52,7 +52,7 @@ def split_arguments(name: str) -> tuple[str, dict[str, Any]]:
     return model, arguments
 
 
-def given_arguments(values: object) -> dict[str, Any]:
+def explicit_arguments(values: object) -> dict[str, Any]:
     """Return those of timm's arguments in a `config.json` that a name may have."""
     items = values.items() if isinstance(values, dict) else ()
     kept = (*MAX_COUNTS, "mlp_ratio")

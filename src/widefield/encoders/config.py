@@ -19,7 +19,7 @@ from widefield.encoders.arguments import AFTER_BUILD, OF_FAMILY, split_arguments
 from widefield.encoders.cifar import AlexNet, WideResNet
 from widefield.encoders.conv1d import SIGNAL_NETWORKS, Conv1d
 from widefield.encoders.dictionary_net import DictionaryNet
-from widefield.encoders.names import is_own
+from widefield.encoders.names import is_custom
 from widefield.encoders.own import known_digest
 from widefield.encoders.vision import TORCHVISION, check_vision
 
@@ -106,7 +106,7 @@ def encoder_config(
 ) -> EncoderConfig:
     """Return the configuration of `build_encoder` with the same settings and errors."""
     name = name.removeprefix("timm:")  # as written for `init`
-    model, changed = (name, {}) if is_own(name) else split_arguments(name)
+    model, changed = (name, {}) if is_custom(name) else split_arguments(name)
     if stem == "auto" and "patch_size" in changed:
         stem = "native"
     check_name("stem", stem, get_args(Stem))
@@ -120,7 +120,7 @@ def encoder_config(
             f"above 0; got mean={mean}, std={std}"
         )
     arguments, conv1 = None, None
-    if name in LIBRARY_NETWORKS or name.startswith(TORCHVISION) or is_own(name):
+    if name in LIBRARY_NETWORKS or name.startswith(TORCHVISION) or is_custom(name):
         _check_one_stem(name, stem, zero_init_last=zero_init_last)
         stem = "native"
     else:
@@ -189,7 +189,7 @@ def _input_size(name: str, size: Size, channels: int, rate: int | None) -> Size:
             f"encoder {name!r} takes windows and sounds of 16 steps or more, and these are images "
             f"of {size[0]}x{size[1]}: name another encoder, such as 'resnet-tiny'"
         )
-    if is_own(name) and rate is None and size[0] == 1:
+    if is_custom(name) and rate is None and size[0] == 1:
         return size  # a network of windows, or it fails in its first pass
     if not over_time and rate is None and size[0] == 1:
         raise ValueError(

@@ -243,8 +243,8 @@ def whitened_directions(x: Tensor, width: int) -> Tensor:
     few = len(x) < x.shape[1]  # then x x^T is smaller, and has the same eigenvalues
     values, vectors = torch.linalg.eigh((x @ x.T if few else x.T @ x) / len(x))
     values, vectors = values.flip(0)[:width], vectors.flip(1)[:, :width]
-    varies = values > max(_NEGLIGIBLE * float(values[0]), torch.finfo(x.dtype).tiny)
-    scale = torch.where(varies, values, torch.inf).rsqrt()
+    nonzero = values > max(_NEGLIGIBLE * float(values[0]), torch.finfo(x.dtype).tiny)
+    scale = torch.where(nonzero, values, torch.inf).rsqrt()
     if few:  # x^T u has the length sqrt(n lambda)
         vectors = x.T @ vectors * (scale / len(x) ** 0.5)
     return functional.pad(vectors * scale, (0, width - vectors.shape[1]))
@@ -261,8 +261,8 @@ def window_means(length: int, side: int, stride: int, *, like: Tensor) -> Tensor
     """Return the matrix [h, length] whose product with a column has the means of its windows."""
     count = (length - side) // stride + 1
     first = stride * torch.arange(count, device=like.device)[:, None]
-    place = torch.arange(length, device=like.device) - first
-    return ((place >= 0) & (place < side)).to(like.dtype) / side
+    offset = torch.arange(length, device=like.device) - first
+    return ((offset >= 0) & (offset < side)).to(like.dtype) / side
 
 
 def sample_patches(x: Tensor, side: Size, count: int, generator: torch.Generator) -> Tensor:

@@ -19,8 +19,8 @@ from widefield.core.validation import check
 from widefield.encoders.arguments import set_after_build, split_arguments
 from widefield.encoders.config import LIBRARY_NETWORKS, EncoderConfig, Stem, encoder_config
 from widefield.encoders.dictionary_net import DictionaryNet
-from widefield.encoders.names import is_own
-from widefield.encoders.own import build_own
+from widefield.encoders.names import is_custom
+from widefield.encoders.own import build_custom
 from widefield.encoders.vision import TORCHVISION, vision_network
 
 
@@ -79,8 +79,8 @@ class Encoder(FeatureModule):
         """Whether the weights need images of `config.image_size`."""
         # torchvision's vision transformers state it; of other networks it may be a default.
         is_vision = type(self.backbone).__module__.startswith("torchvision.")
-        stated = is_vision and hasattr(self.backbone, "image_size")
-        return stated or "img_size" in (self.config.timm or {})
+        has_size = is_vision and hasattr(self.backbone, "image_size")
+        return has_size or "img_size" in (self.config.timm or {})
 
     @property
     def has_map(self) -> bool:
@@ -266,8 +266,8 @@ def build_from_config(config: EncoderConfig) -> Encoder:
     if config.name.startswith(TORCHVISION):
         name = config.name.removeprefix(TORCHVISION)
         return Encoder(config, vision_network(name, config.channels, config.image_size))
-    if is_own(config.name):
-        return Encoder(config, build_own(config.name, config.channels, config.input_size))
+    if is_custom(config.name):
+        return Encoder(config, build_custom(config.name, config.channels, config.input_size))
     if config.name in LIBRARY_NETWORKS:
         build = LIBRARY_NETWORKS[config.name]
         return Encoder(config, build(config.channels, config.input_size))

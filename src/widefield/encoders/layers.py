@@ -11,8 +11,8 @@ from widefield.core.devices import on_meta
 from widefield.core.form import InputSpec
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.encoder import Encoder
-from widefield.encoders.names import is_own
-from widefield.encoders.own import given_network
+from widefield.encoders.names import is_custom
+from widefield.encoders.own import registered_network
 from widefield.encoders.settings import EncoderSettings
 
 Family = Literal["networks with batch norm", "networks without batch norm", "transformers"]
@@ -67,8 +67,8 @@ def family_of_network(network: nn.Module) -> Family:
 @cache  # builds the network, without weights
 def family_of(encoder: EncoderSettings) -> Family:
     """Return the family of an encoder that has a name."""
-    if is_own(encoder.name):
-        return family_of_network(given_network(encoder.name).build())
+    if is_custom(encoder.name):
+        return family_of_network(registered_network(encoder.name).build())
     size = (1, 224) if encoder.name in SIGNAL_NETWORKS else (224, 224)
     with on_meta():
         network = replace(encoder, stem="auto").build(InputSpec(image_size=size), seed=0)

@@ -8,7 +8,7 @@ MODULE_PREFIX = "module:"
 """Prefix of the names of modules that were given in Python."""
 
 
-def is_own(name: str) -> bool:
+def is_custom(name: str) -> bool:
     """Return whether a name is that of a network of one's own."""
     file, colon, function = name.rpartition(":")
     return name.startswith(MODULE_PREFIX) or (
@@ -16,25 +16,25 @@ def is_own(name: str) -> bool:
     )
 
 
-def split_own(name: str) -> tuple[str, str | None]:
+def split_custom(name: str) -> tuple[str, str | None]:
     """Return a path and the function of a network in `PATH@FILE.py:FUNCTION`; None without one."""
     parts = name.split("@")
     splits = [("@".join(parts[:k]), "@".join(parts[k:])) for k in range(len(parts))]
     # A path may have an @ too: the file that is there counts, else the last @.
-    path, network = next((s for s in splits if _is_file_of_own(s[1])), splits[-1])
-    is_named = bool(path) and is_own(network) and not Path(name).exists()
+    path, network = next((s for s in splits if _is_custom_file(s[1])), splits[-1])
+    is_named = bool(path) and is_custom(network) and not Path(name).exists()
     return (path, network) if is_named else (name, None)
 
 
-def _is_file_of_own(name: str) -> bool:
-    return is_own(name) and Path(name.rpartition(":")[0]).expanduser().is_file()
+def _is_custom_file(name: str) -> bool:
+    return is_custom(name) and Path(name.rpartition(":")[0]).expanduser().is_file()
 
 
 def check_encoder_name(name: str) -> None:
     """Check that `name` may name an encoder: a known form, or a path that exists."""
-    is_form = name in BUILTIN_ENCODERS or name.startswith(("timm:", "torchvision:"))
+    is_known = name in BUILTIN_ENCODERS or name.startswith(("timm:", "torchvision:"))
     path = Path(name).expanduser()
-    if is_form or is_own(name.rpartition("@")[2]) or (name and path.exists()):
+    if is_known or is_custom(name.rpartition("@")[2]) or (name and path.exists()):
         return
     if not Path(str(path).rpartition("@")[0]).is_file():  # FILE@ARCHITECTURE
         raise ValueError(

@@ -32,7 +32,7 @@ _IMAGENET_CLASSES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnNetwork:
+class CustomNetwork:
     """A network that was given in this process."""
 
     name: str
@@ -43,27 +43,27 @@ class OwnNetwork:
     """Returns the network; its initial weights are drawn from torch's generator."""
 
 
-_given: dict[str, OwnNetwork] = {}
+_registered: dict[str, CustomNetwork] = {}
 """The networks that were given in this process, by the names that runs record."""
 
 
-def give_network(network: str | nn.Module, *, recorded: str | None = None) -> OwnNetwork:
+def register_network(network: str | nn.Module, *, recorded: str | None = None) -> CustomNetwork:
     """Execute a file that the user names, or take a module, and return the network."""
-    given = _of_module(network) if isinstance(network, nn.Module) else _of_file(network)
-    for name in {given.name, recorded or given.name}:
-        _given[name] = given
-    return given
+    custom = _of_module(network) if isinstance(network, nn.Module) else _of_file(network)
+    for name in {custom.name, recorded or custom.name}:
+        _registered[name] = custom
+    return custom
 
 
 def known_digest(name: str) -> str | None:
     """Return the digest of a network that was given in this process; None for any other name."""
-    return _given[name].digest if name in _given else None
+    return _registered[name].digest if name in _registered else None
 
 
-def given_network(name: str) -> OwnNetwork:
+def registered_network(name: str) -> CustomNetwork:
     """Return a network that was given in this process, by its name."""
-    if name in _given:
-        return _given[name]
+    if name in _registered:
+        return _registered[name]
     if name.startswith(MODULE_PREFIX):
         raise ValueError(
             f"the network {name.removeprefix(MODULE_PREFIX)!r} is a module of another process: "
@@ -75,10 +75,10 @@ def given_network(name: str) -> OwnNetwork:
     )
 
 
-def build_own(name: str, channels: int, size: Size) -> nn.Module:
+def build_custom(name: str, channels: int, size: Size) -> nn.Module:
     """Build a given network, and find D, its `head_hidden_size`, with two images of zeros."""
     with torch.device("cpu"):  # also where shapes alone are asked for
-        network = given_network(name).build()
+        network = registered_network(name).build()
         dim = feature_width(name, network, torch.zeros(2, channels, *size))
     network.head_hidden_size = dim  # type: ignore[assignment]
     return network
@@ -87,7 +87,7 @@ def build_own(name: str, channels: int, size: Size) -> nn.Module:
 def image_side(module: nn.Module, channels: int) -> int:
     """Return the side of images that a module takes, of those that are usual."""
     x = torch.zeros(2, channels, _TRIED[0], _TRIED[0], device=device_of(module))
-    found = next((side for side in _TRIED if _gives_rows(module, _of_side(x, side))), None)
+    found = next((side for side in _TRIED if _returns_rows(module, _of_side(x, side))), None)
     if found is None:
         runs = (side for side in _TRIED if _runs(module, _of_side(x, side)))
         feature_width(type(module).__name__, module, _of_side(x, next(runs, _TRIED[0])))
@@ -124,7 +124,7 @@ def feature_width(name: str, network: nn.Module, x: Tensor) -> int:
         h = _output(network, x)
     except Exception as error:  # of the user's code
         raise ValueError(
-            f"{name} fails for images {shape}: {one_line(_reason(error))}{_remedy(network, x)}"
+            f"{name} fails for images {shape}: {one_line(_reason(error))}{_input_hint(network, x)}"
         ) from error
     if not _are_rows(h, x):
         found = f"a tensor {list(h.shape)}" if isinstance(h, Tensor) else type(h).__name__
@@ -151,7 +151,7 @@ def _are_rows(h: Any, x: Tensor) -> bool:
     return isinstance(h, Tensor) and h.ndim == 2 and len(h) == len(x) and h.is_floating_point()
 
 
-def _gives_rows(network: nn.Module, x: Tensor) -> bool:
+def _returns_rows(network: nn.Module, x: Tensor) -> bool:
     return _runs(network, x) and _are_rows(_output(network, x), x)
 
 
@@ -167,7 +167,7 @@ def _of_side(x: Tensor, side: int) -> Tensor:
     return x.new_zeros(*x.shape[:2], side, side)
 
 
-def _remedy(network: nn.Module, x: Tensor) -> str:
+def _input_hint(network: nn.Module, x: Tensor) -> str:
     """Return what else than x the network takes, as far as a few trials find it."""
     others = {p.dtype for p in network.parameters() if p.is_floating_point()} - {x.dtype}
     if others:
@@ -175,33 +175,33 @@ def _remedy(network: nn.Module, x: Tensor) -> str:
     if x.shape[2] == 1:  # sounds and windows
         return ""
     for count in {1, 3} - {x.shape[1]}:
-        if _gives_rows(network, x.new_zeros(len(x), count, *x.shape[2:])):
+        if _returns_rows(network, x.new_zeros(len(x), count, *x.shape[2:])):
             return f": it takes {count} channels: give such images, or replace its first layer"
-    side = next((side for side in _TRIED if _gives_rows(network, _of_side(x, side))), None)
+    side = next((side for side in _TRIED if _returns_rows(network, _of_side(x, side))), None)
     return "" if side is None else f": it takes {side}x{side}: give {option('image_size', side)}"
 
 
-def _of_module(module: nn.Module) -> OwnNetwork:
+def _of_module(module: nn.Module) -> CustomNetwork:
     frozen = copy.deepcopy(module).cpu()
     shapes = [(key, tuple(value.shape)) for key, value in frozen.state_dict().items()]
     digest = hashlib.sha256(f"{frozen!r}{shapes}".encode()).hexdigest()
     name = f"{MODULE_PREFIX}{type(module).__name__}-{digest[:8]}"
-    return OwnNetwork(name=name, digest=digest, build=lambda: copy.deepcopy(frozen))
+    return CustomNetwork(name=name, digest=digest, build=lambda: copy.deepcopy(frozen))
 
 
-def _of_file(spec: str) -> OwnNetwork:
+def _of_file(spec: str) -> CustomNetwork:
     path, _, function = spec.rpartition(":")
     file = Path(path).expanduser().absolute()
     if not file.is_file():
         raise ValueError(f"no file {path} with the function {function} of a network")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    make = getattr(_executed(file, digest), function, None)
+    make = getattr(_execute(file, digest), function, None)
     if not callable(make):
         raise ValueError(f"{path} has no function {function}: give FILE.py:FUNCTION")
 
     def build() -> nn.Module:
         try:
-            with _importable(file.parent):
+            with _import_path(file.parent):
                 network = make()
         except Exception as error:  # of the user's code
             raise ValueError(f"{spec}() fails: {_reason(error)}") from error
@@ -209,17 +209,17 @@ def _of_file(spec: str) -> OwnNetwork:
             raise ValueError(f"{spec}() returns {type(network).__name__}: return a torch.nn.Module")
         return network
 
-    return OwnNetwork(name=f"{file}:{function}", digest=digest, build=build)
+    return CustomNetwork(name=f"{file}:{function}", digest=digest, build=build)
 
 
-def _executed(file: Path, digest: str) -> Any:
+def _execute(file: Path, digest: str) -> Any:
     name = f"{file.stem}_{digest[:8]}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # as dataclasses need it
     try:
-        with _importable(file.parent):
+        with _import_path(file.parent):
             spec.loader.exec_module(module)
     except Exception as error:  # of the user's code
         raise ValueError(f"{file} fails when it is executed: {_reason(error)}") from error
@@ -227,7 +227,7 @@ def _executed(file: Path, digest: str) -> Any:
 
 
 @contextmanager
-def _importable(folder: Path) -> Iterator[None]:
+def _import_path(folder: Path) -> Iterator[None]:
     """Let a file import its neighbors, as Python does for a script."""
     sys.path.insert(0, str(folder))
     try:

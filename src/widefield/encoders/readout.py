@@ -85,11 +85,11 @@ class ReadoutConfig:
         """Return in one sentence what the readout has, and how much of the sources it explains."""
         pairs = zip(self.sources, self.names, strict=True)
         parts = ", ".join(f"{source.width} of {name}" for source, name in pairs)
-        shares = ", ".join(f"{100 * share:.0f}" for share in self.variance)
+        percent = ", ".join(f"{100 * share:.0f}" for share in self.variance)
         return (
             f"wide readout, fitted on {self.examples:,} examples of {self.fitted_on}: "
             f"{self.pooled} pooled features and directions of earlier stages and of the input "
-            f"({parts}); a linear map of them explains {shares} % of the variance of these"
+            f"({parts}); a linear map of them explains {percent} % of the variance of these"
         )
 
 
@@ -132,11 +132,11 @@ class Readout(nn.Module):
                 return self.forward(h, sources)
         sources = self.with_dictionary([s.float() for s in sources])
         means = [self.get_buffer(f"{buffer_name(name)}_mean").float() for name in self.config.names]
-        fitted, given = ([x.shape[-1] for x in xs] for xs in ((self.mean, *means), (h, *sources)))
-        if fitted != given:
+        wanted, found = ([x.shape[-1] for x in xs] for xs in ((self.mean, *means), (h, *sources)))
+        if wanted != found:
             raise ValueError(
-                f"the readout was fitted on an encoder whose features have widths {fitted}, and "
-                f"those of this one are {given}: fit a readout of this encoder"
+                f"the readout was fitted on an encoder whose features have widths {wanted}, and "
+                f"those of this one are {found}: fit a readout of this encoder"
             )
         parts = [(h.float() - self.mean.float()) * self.scale.float()]
         for name, s, mean in zip(self.config.names, sources, means, strict=True):
@@ -268,10 +268,10 @@ def save_readout(readout: Readout, folder: str | Path) -> None:
 
 def load_readout(folder: str | Path) -> Readout | None:
     """Load the readout that `save_readout` wrote into `folder`, on the CPU; None without one."""
-    return load_saved_module(Path(folder) / READOUT_FILE, "readout", _built)
+    return load_saved_module(Path(folder) / READOUT_FILE, "readout", _build)
 
 
-def _built(values: Any, weights: Mapping[str, Tensor]) -> Readout:
+def _build(values: Any, weights: Mapping[str, Tensor]) -> Readout:
     config = _read_config(values)
     return Readout(config, [len(weights[f"{buffer_name(name)}_mean"]) for name in config.names])
 

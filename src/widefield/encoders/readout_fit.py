@@ -146,11 +146,11 @@ def default_sources(stages: Sequence[str], extra: int = EXTRA) -> tuple[Source, 
     # The last stage is what pooling takes its mean of. Local features in place of still earlier
     # stages raise the accuracy of the class by up to eight points (study readout-sources).
     inner = [name for name in stages if name != INPUT and "." not in name]
-    sides = {**dict.fromkeys(reversed(inner[-3:-1] or inner), 4), INPUT: 32, DICTIONARY: CELLS}
-    width, rest = divmod(extra, len(sides))
+    side_of = {**dict.fromkeys(reversed(inner[-3:-1] or inner), 4), INPUT: 32, DICTIONARY: CELLS}
+    width, rest = divmod(extra, len(side_of))
     return tuple(
         Source(stage=name, side=side, width=width + (i < rest))
-        for i, (name, side) in enumerate(sides.items())
+        for i, (name, side) in enumerate(side_of.items())
     )
 
 
@@ -160,12 +160,12 @@ def explained(output: Tensor, sources: Sequence[Tensor]) -> tuple[float, ...]:
     Both have mean 0.
     """
     factor = _gram_factor(output)
-    shares = []
+    ratios = []
     for s in sources:
         total = float(s.square().mean())
         left = float(_residual(output, s, factor).square().mean())
-        shares.append(1.0 if total == 0 else 1 - left / total)
-    return tuple(shares)
+        ratios.append(1.0 if total == 0 else 1 - left / total)
+    return tuple(ratios)
 
 
 def _collect(
@@ -185,7 +185,7 @@ def _collect(
                 stages = find_stages(encoder, x[:2])
                 h, maps = forward_with_maps(encoder, x[:2], stages)
                 extra = _extra(dim, h.shape[1])
-                sources = tuple(_fitting(s, maps) for s in default_sources(list(maps), extra))
+                sources = tuple(_limit_grid(s, maps) for s in default_sources(list(maps), extra))
                 shape = (x.shape[1], x.shape[2], x.shape[3])
                 channels, height, width = maps[INPUT].shape[1:]
                 grid = (channels, *grid_of(height, width, sources[-2].side))
@@ -213,7 +213,7 @@ def _extra(dim: int | None, pooled: int) -> int:
     return min(EXTRA, max(2 * pooled, _DIM) - pooled) if dim is None else dim - pooled
 
 
-def _fitting(source: Source, maps: Mapping[str, Tensor]) -> Source:
+def _limit_grid(source: Source, maps: Mapping[str, Tensor]) -> Source:
     """Return the source with the finest grid of at most `_LARGEST_SOURCE` features."""
     side = source.side
     if source.stage == DICTIONARY:

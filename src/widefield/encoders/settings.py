@@ -16,10 +16,10 @@ from widefield.core.settings import Settings
 from widefield.core.types import Kind, Size, as_size
 from widefield.encoders.config import EncoderConfig, Stem, encoder_config
 from widefield.encoders.encoder import Encoder, build_from_config
-from widefield.encoders.names import is_own
+from widefield.encoders.names import is_custom
 
 # Sides of the data sets and of the networks of timm; chosen by hand.
-_SIDES = (8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 224, 240, 256, 288, 299, 320, 384, 448, 512)
+_SIZES = (8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 224, 240, 256, 288, 299, 320, 384, 448, 512)
 """Sides of square images that are tried if a size does not fit."""
 
 
@@ -50,8 +50,8 @@ class EncoderSettings(Settings):
         if isinstance(encoder, str):
             encoder = replace(self, name=encoder)
         if not isinstance(encoder, type(self)):
-            shown = type(encoder).__name__ if isinstance(encoder, nn.Module) else repr(encoder)
-            raise ValueError(f"encoder must be a string, got {shown}")
+            got = type(encoder).__name__ if isinstance(encoder, nn.Module) else repr(encoder)
+            raise ValueError(f"encoder must be a string, got {got}")
         return replace(
             encoder,
             stem=values.get("stem", encoder.stem),
@@ -68,7 +68,7 @@ class EncoderSettings(Settings):
 
     def width(self, inputs: InputSpec = COLOR_32) -> int:
         """Return D, the width of the features, without drawing any weights."""
-        if is_own(self.name):
+        if is_custom(self.name):
             return self.build(inputs, seed=0).dim
         return _width(self, inputs.channels, as_size(inputs.image_size), inputs.rate)
 
@@ -91,8 +91,8 @@ def _width(settings: EncoderSettings, channels: int, size: Size, rate: int | Non
     result = _trial(settings, inputs)
     if isinstance(result, int):
         return result
-    sides = sorted(_SIDES, key=lambda side: abs(side - max(size)))
-    others = ((side, replace(inputs, image_size=side)) for side in sides)
+    sizes = sorted(_SIZES, key=lambda side: abs(side - max(size)))
+    others = ((side, replace(inputs, image_size=side)) for side in sizes)
     side = next((side for side, other in others if isinstance(_trial(settings, other), int)), None)
     hint = "another encoder" if side is None else f"{option('image_size', side)}, for example"
     raise ValueError(

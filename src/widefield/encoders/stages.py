@@ -19,10 +19,10 @@ from widefield.encoders.encoder import Encoder, FeatureMap, Normalized, Projecte
 
 INPUT = "input"
 """Stage of what the network takes: normalized pixels, the spectrogram of sounds, or samples."""
-_TAKEN = "(input)"
+_INPUT_KEY = "(input)"
 """Key of the network's input among recorded outputs; no submodule has this name."""
 # As many as the stages of most convolutional networks.
-_QUARTERS = 4
+_BLOCK_STAGES = 4
 """Blocks of a transformer that are stages."""
 # Published networks have up to 1 class token and 4 registers; chosen by hand above that.
 _MAX_PREFIX = 16
@@ -135,7 +135,7 @@ def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
     path, network = _timm_network(encoder)
     with _recorded(encoder, None) as outputs, eval_mode(encoder), torch.no_grad():
         encoder(x)
-    size = outputs[_TAKEN].shape[-2:]
+    size = outputs[_INPUT_KEY].shape[-2:]
     modules = [name for name in _timm_modules(path, network) if name in outputs]
     if not modules:
         blocks = _repeated_blocks(encoder, outputs)
@@ -144,18 +144,18 @@ def find_stages(encoder: nn.Module, x: Tensor) -> tuple[EncoderStage, ...]:
         modules = blocks if len(blocks) > 2 else _by_resolution(outputs, len(x), size) or blocks
     if len({_tensor(outputs[name]).shape for name in modules}) == 1 and len(modules) > 1:
         count = len(modules)
-        depths = [round(count * (i + 1) / _QUARTERS) for i in range(_QUARTERS)]
+        depths = [round(count * (i + 1) / _BLOCK_STAGES) for i in range(_BLOCK_STAGES)]
         named = {f"b{depth}": modules[depth - 1] for depth in depths if depth}
     else:
         named = _stage_names(modules)
-    stages = [_laid_out(network, name, m, outputs[m], tuple(size)) for name, m in named.items()]
+    stages = [_stage_of(network, name, m, outputs[m], tuple(size)) for name, m in named.items()]
     if not stages:
         of = encoder.backbone if isinstance(encoder, Encoder) else encoder
         raise NoStagesError(
             f"no stages are found in {type(of).__name__}: no submodule returns maps "
             "[B, K, h, w] or tokens [B, T, K]; take pooled features"
         )
-    return (EncoderStage(name=INPUT, module=_TAKEN), *stages)
+    return (EncoderStage(name=INPUT, module=_INPUT_KEY), *stages)
 
 
 def _timm_network(encoder: nn.Module) -> tuple[str, nn.Module]:
@@ -178,7 +178,7 @@ def _by_resolution(outputs: Mapping[str, Any], batch: int, size: Sequence[int]) 
     last: dict[torch.Size, str] = {}
     for name, output in outputs.items():
         x = _tensor(output)
-        if x.ndim != 4 or len(x) != batch or name in ("", _TAKEN):
+        if x.ndim != 4 or len(x) != batch or name in ("", _INPUT_KEY):
             continue
         grid = x.shape[1:3] if _is_channels_last(x, size) else x.shape[2:]
         if grid.numel() > 1:
@@ -192,7 +192,7 @@ def _repeated_blocks(encoder: nn.Module, outputs: Mapping[str, Any]) -> list[str
     groups: dict[tuple[int, type, torch.Size], list[str]] = {}
     for name, output in outputs.items():
         x = _tensor(output)
-        if x.ndim != 3 or name in ("", _TAKEN):
+        if x.ndim != 3 or name in ("", _INPUT_KEY):
             continue
         module = encoder.get_submodule(name)
         if next(module.parameters(), None) is not None:
@@ -210,7 +210,7 @@ def _stage_names(modules: Sequence[str]) -> dict[str, str]:
     return {f"s{i}": name for i, name in enumerate(modules, 1)}
 
 
-def _laid_out(
+def _stage_of(
     network: nn.Module, name: str, module: str, output: Any, size: tuple[int, ...]
 ) -> EncoderStage:
     x = _tensor(output)
@@ -237,19 +237,19 @@ def _laid_out(
 
 def _is_channels_last(x: Tensor, size: Sequence[int]) -> bool:
     """Return whether maps are [B, h, w, K]: h and w are then those with the shape of the images."""
-    first, last = (_fits(x.shape[k], x.shape[k + 1], size) for k in (1, 2))
+    first, last = (_has_aspect(x.shape[k], x.shape[k + 1], size) for k in (1, 2))
     return first and not last
 
 
 def _grid(count: int, size: tuple[int, ...]) -> tuple[int, int] | None:
     """Return rows and columns of `count` patches of equal sides; None if they do not divide."""
     rows = round((count * size[0] / size[1]) ** 0.5) if count > 0 else 0
-    if rows and count % rows == 0 and _fits(rows, count // rows, size):
+    if rows and count % rows == 0 and _has_aspect(rows, count // rows, size):
         return rows, count // rows
     return None
 
 
-def _fits(rows: int, columns: int, size: Sequence[int]) -> bool:
+def _has_aspect(rows: int, columns: int, size: Sequence[int]) -> bool:
     """Return whether rows / columns = height / width, with an error below one row or column.
 
     The sides need not be whole patches.
@@ -262,7 +262,7 @@ def _by_module(encoder: nn.Module, x: Tensor, names: set[str]) -> list[EncoderSt
     modules, (_, network) = dict(encoder.named_modules()), _timm_network(encoder)
     with _recorded(encoder, names & modules.keys()) as outputs, torch.no_grad():
         encoder(x)
-    del outputs[_TAKEN]
+    del outputs[_INPUT_KEY]
     stages = []
     for name, output in outputs.items():
         if _tensor(output).ndim not in (3, 4):
@@ -270,7 +270,7 @@ def _by_module(encoder: nn.Module, x: Tensor, names: set[str]) -> list[EncoderSt
                 f"submodule {name!r} returns shape {list(_tensor(output).shape)}: name one that "
                 "returns a map [B, K, h, w] or tokens [B, T, K]"
             )
-        stages.append(_laid_out(network, name, name, output, tuple(x.shape[-2:])))
+        stages.append(_stage_of(network, name, name, output, tuple(x.shape[-2:])))
     return stages
 
 
@@ -282,7 +282,7 @@ def _recorded(
 ) -> Iterator[dict[str, Any]]:
     """Record `keep` of the submodules `names`, or of all, and their last outputs, as they come.
 
-    `_TAKEN` is the input of the network.
+    `_INPUT_KEY` is the input of the network.
     """
     outputs: dict[str, Any] = {}
 
@@ -298,7 +298,7 @@ def _recorded(
     ]
     first, prepare = _first_module(encoder)
     handles.append(
-        first.register_forward_pre_hook(lambda m, inputs: record(_TAKEN, prepare(inputs[0])))
+        first.register_forward_pre_hook(lambda m, inputs: record(_INPUT_KEY, prepare(inputs[0])))
     )
     try:
         yield outputs

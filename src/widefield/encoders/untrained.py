@@ -9,7 +9,7 @@ from torch import nn
 from widefield.core.rng import seeded
 from widefield.encoders.config import timm_module
 from widefield.encoders.encoder import Encoder, build_from_config
-from widefield.encoders.names import is_own
+from widefield.encoders.names import is_custom
 
 
 def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
@@ -21,7 +21,7 @@ def untrained_like(encoder: nn.Module, *, seed: int) -> nn.Module:
     with seeded(seed):
         if isinstance(encoder, Encoder):
             network = build_from_config(encoder.config)
-            if not is_own(encoder.config.name) or _is_random(network, seed):
+            if not is_custom(encoder.config.name) or _is_random(network, seed):
                 return network
         result = copy.deepcopy(encoder).cpu()
         for module in result.modules():

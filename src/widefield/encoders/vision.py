@@ -56,8 +56,8 @@ def check_vision(name: str) -> None:
     known = models.list_models(module=models)
     if name not in known:
         matches = difflib.get_close_matches(name, known, n=1)
-        listed = "torchvision.models.list_models() lists them"
-        hint = f"did you mean 'torchvision:{matches[0]}'?" if matches else listed
+        default = "torchvision.models.list_models() lists them"
+        hint = f"did you mean 'torchvision:{matches[0]}'?" if matches else default
         raise ValueError(f"unknown encoder 'torchvision:{name}': {hint}")
 
 

@@ -122,12 +122,12 @@ class LazyAdamW(LazyOptimizer):
         beta1, beta2 = self.param_groups[0]["betas"]
         gap = history.steps - last
         assert int(gap.min()) >= 0, "a row cannot be taken back in time"
-        fades = [history.log_decay(last).exp(), beta1 ** gap.double(), beta2 ** gap.double()]
+        factors = [history.log_decay(last).exp(), beta1 ** gap.double(), beta2 ** gap.double()]
         missed = int((gap * (last > 0)).max())  # rows never visited have no momentum
         dtype = state.row.dtype
         terms = min(missed, self.horizon(dtype))
         few = merge_terms(*self._terms(last, terms), dtype) if missed else ()
-        scalars = torch.cat([torch.stack(fades, dim=1), *few], dim=1)
+        scalars = torch.cat([torch.stack(factors, dim=1), *few], dim=1)
         # In one transfer, and of the rows' own type.
         scalars = to_device(scalars.to(dtype), state.row.device)
         decay, fade1, fade2 = torch.split(scalars[:, :3], 1, dim=1)

@@ -180,8 +180,8 @@ class PerExampleHead(nn.Module):
             if self.catch_up is not None:
                 # A row that joined later has not missed the steps before.
                 first, steps = self._joined
-                joined = steps[torch.searchsorted(first, index, right=True) - 1]
-                state = self.catch_up(replace(state, last=torch.maximum(state.last, joined)))
+                join_step = steps[torch.searchsorted(first, index, right=True) - 1]
+                state = self.catch_up(replace(state, last=torch.maximum(state.last, join_step)))
             self._read = (index, state, is_new)
         return self._read[1:]
 
@@ -235,7 +235,7 @@ class PerExampleHead(nn.Module):
         shards = state.get("shards")
         states = shards or [state]
         for each in states:
-            _check_not_stepped(each)
+            _check_not_updated(each)
         if shards:
             self.storage.load_shards([shard["rows"] for shard in shards])
         else:
@@ -260,7 +260,7 @@ class PerExampleHead(nn.Module):
         return index
 
 
-def _check_not_stepped(state: dict[str, Any]) -> None:
+def _check_not_updated(state: dict[str, Any]) -> None:
     """Check that the rows were not updated in place after the state was taken."""
     last, steps = state["rows"].get("last"), state["rates"]["table"].shape[1] - 1
     if last is not None and (last > steps).any():

@@ -39,7 +39,7 @@ from widefield.encoders import (
     Readout,
     Wide,
     adapt_encoder,
-    is_own,
+    is_custom,
     load_encoder,
     untrained_like,
     untrained_starts,
@@ -348,7 +348,7 @@ def resize_hint(encoder: Encoder, side: int) -> str:
     # ImageNet weights on CIFAR-10 lose a third of their accuracy at 32 pixels instead of 128, in
     # one run of which no result is committed (docs/first_hour.md shows it at 128).
     trained = min(encoder.config.image_size)
-    if is_own(encoder.config.name) or 2 * side >= trained:
+    if is_custom(encoder.config.name) or 2 * side >= trained:
         return ""
     return f": features may be much better with {option('image_size', trained)}, or a half of it"
 

@@ -13,7 +13,7 @@ from widefield.data.open_options import DEFAULT_OPTIONS, OpenOptions
 from widefield.data.source import Data
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
-from widefield.inference.splits import own_group
+from widefield.inference.splits import default_group
 
 
 def opened(
@@ -32,5 +32,5 @@ def opened(
     default that of the run, for its data.
     """
     extractor = open_encoder(encoder, features, dim=dim).at_size(image_size)
-    group = own_group(extractor, data, options.group, labels=options.labels)
+    group = default_group(extractor, data, options.group, labels=options.labels)
     return extractor, extractor.open(data, replace(options, group=group), quiet=quiet)

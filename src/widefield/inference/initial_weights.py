@@ -13,12 +13,12 @@ from widefield.encoders import (
     Encoder,
     adapt_encoder,
     cached_weights,
+    custom_encoder,
     download_weights,
-    is_own,
+    is_custom,
     load_module,
-    own_encoder,
 )
-from widefield.encoders.names import split_own
+from widefield.encoders.names import split_custom
 from widefield.encoders.own import classifier_note
 from widefield.inference.features import resize_hint
 from widefield.inference.open_encoder import EncoderSpec, encoder_name, open_encoder
@@ -81,10 +81,10 @@ def init_name(spec: EncoderSpec) -> str:
     """Return the entry of `run.yaml` for an initial encoder; a path is absolute."""
     if isinstance(spec, nn.Module):
         return type(spec).__name__
-    run, network = split_own(encoder_name(spec))
+    run, network = split_custom(encoder_name(spec))
     if network is not None:
         return f"{os.path.abspath(run)}@{init_name(network)}"
-    if is_own(encoder_name(spec)):
+    if is_custom(encoder_name(spec)):
         # Absolute, because a resume may start in another folder.
         file, _, function = os.fspath(spec).rpartition(":")
         return f"{os.path.abspath(file)}:{function}"
@@ -104,8 +104,8 @@ def open_init(spec: EncoderSpec, *, download: bool) -> InitialEncoder:
         notes = classifier_note(name, encoder, encoder.config.channels)
         return InitialEncoder(encoder=encoder, notes=notes)
     name = encoder_name(spec)
-    if is_own(name) and split_own(name)[1] is None:
-        return InitialEncoder(encoder=own_encoder(name))
+    if is_custom(name) and split_custom(name)[1] is None:
+        return InitialEncoder(encoder=custom_encoder(name))
     check_published(name, download=download)
     extractor = open_encoder(name)
     if extractor.encoder is None:

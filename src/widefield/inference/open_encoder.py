@@ -18,20 +18,20 @@ from widefield.encoders import (
     WeightMatch,
     Wide,
     cached_weights,
-    give_network,
+    custom_encoder,
     has_settings,
+    is_custom,
     is_exported,
     is_model_folder,
-    is_own,
     load_encoder,
     load_foreign,
     load_model_folder,
     load_readout,
     module_normalization,
-    own_encoder,
+    register_network,
     states_network,
 )
-from widefield.encoders.names import check_encoder_name, split_own
+from widefield.encoders.names import check_encoder_name, split_custom
 from widefield.encoders.own import classifier_note
 from widefield.encoders.weights.normalization import normalization_text
 from widefield.inference.features import DEFAULT_ARCHITECTURE, FeatureExtractor, FeatureKind
@@ -84,11 +84,11 @@ def load(
         torch.Size([2, 128])
     """
     check_name("features", features, ("pooled", "wide"))
-    path, given = split_own(os.path.expanduser(path))
+    path, network_name = split_custom(os.path.expanduser(path))
     if is_model_folder(Path(path)):
         encoder, _ = load_model_folder(Path(path))
     else:
-        encoder = load_encoder(path, network=given if network is None else network).eval()
+        encoder = load_encoder(path, network=network_name if network is None else network).eval()
     if features == "pooled":
         return encoder
     readout = load_readout(path)
@@ -144,9 +144,9 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
         return FeatureExtractor(name=name, architecture=DEFAULT_ARCHITECTURE)
     if name.startswith(("timm:", "torchvision:")):
         return _open_named(name)
-    path, network = split_own(name)
-    if is_own(name) and not Path(name).exists() and network is None:
-        return _of_own(name)
+    path, network = split_custom(name)
+    if is_custom(name) and not Path(name).exists() and network is None:
+        return _custom_extractor(name)
     if network is not None:
         return _open_run(name, path, network)
     path, _, architecture = name.rpartition("@")
@@ -169,7 +169,7 @@ def _open(spec: EncoderSpec) -> FeatureExtractor:
 def _open_run(name: str, path: str, network: str | None) -> FeatureExtractor:
     run = RunFolder(path=Path(path))
     encoder, notes = load_encoder(path, network=network).eval(), tuple[str, ...]()
-    if network is not None and encoder.config.digest != give_network(network).digest:
+    if network is not None and encoder.config.digest != register_network(network).digest:
         notes = (f"{network} has changed since {path} was trained: its features may differ",)
     return replace(
         _of_encoder(name, encoder),
@@ -206,16 +206,16 @@ def _of_module(module: nn.Module) -> FeatureExtractor:
 
 def _size_of(module: nn.Module) -> Form:
     """Return the size of images of a module that states a fixed one in its `pretrained_cfg`."""
-    stated = getattr(module, "pretrained_cfg", None)
-    cfg = stated if isinstance(stated, Mapping) else {}
+    value = getattr(module, "pretrained_cfg", None)
+    cfg = value if isinstance(value, Mapping) else {}
     size = cfg.get("input_size")
     if not cfg.get("fixed_input_size") or not isinstance(size, list | tuple) or len(size) != 3:
         return ANY_FORM
     return Form(size=(int(size[1]), int(size[2])))
 
 
-def _of_own(name: str) -> FeatureExtractor:
-    encoder = own_encoder(name)
+def _custom_extractor(name: str) -> FeatureExtractor:
+    encoder = custom_encoder(name)
     config = encoder.config
     note = f"{name}: {normalization_text(config.mean, config.std)} ({_origin(config.guessed)})"
     notes = (note, *classifier_note(name, encoder, config.channels))

@@ -103,7 +103,7 @@ def open_train_test(
         seed: seed of planted features, but those of a run's own data.
         quiet: show no progress.
     """
-    group = own_group(extractor, data, group, labels=labels)
+    group = default_group(extractor, data, group, labels=labels)
     options = OpenOptions(
         labels=labels, group=group, max_examples=max_examples, seed=seed, scored=True
     )
@@ -157,7 +157,7 @@ def run_source(run: RunFolder, hint: str) -> str:
     return data
 
 
-def own_group(
+def default_group(
     extractor: FeatureExtractor,
     data: Data | None,
     group: str | None,
@@ -170,13 +170,13 @@ def own_group(
     """
     if group is not None or extractor.run is None:
         return group
-    own = extractor.run.group()
-    is_own = data is None or (
+    group = extractor.run.group()
+    is_run_data = data is None or (
         isinstance(data, str | Path)
         and same_images(spec_text(data), str(extractor.run.settings()["data"]))
     )
-    replaced = labels is not None and own is not None and not own.startswith((FOLDER, REGEX))
-    return own if is_own and not replaced else None
+    replaced = labels is not None and group is not None and not group.startswith((FOLDER, REGEX))
+    return group if is_run_data and not replaced else None
 
 
 def training_data(run: RunFolder, *, group: str | None = None, quiet: bool = False) -> Dataset:
@@ -185,9 +185,9 @@ def training_data(run: RunFolder, *, group: str | None = None, quiet: bool = Fal
     `group` is by default that of the run.
     """
     data = run_source(run, f"give data to fit on, {option('train_data', 'DATA')}")
-    own = run.group()
-    group, spec = own if group is None else group, parse(data)
-    if group != own and spec.split is not None and spec.base not in BUILTIN:
+    default = run.group()
+    group, spec = default if group is None else group, parse(data)
+    if group != default and spec.split is not None and spec.base not in BUILTIN:
         raise ValueError(
             f"{data} was split without these groups when the run began: give it as "
             f"{option('train_data')}"

@@ -22,8 +22,8 @@ from widefield.inference.splits import (
     TrainTest,
     balanced,
     data_notes,
+    default_group,
     open_train_test,
-    own_group,
     test_source,
     training_data,
 )
@@ -83,7 +83,7 @@ def probe(
     table = None if labels is None else read_labels(labels, only=task, group=group, targets=True)
     options = OpenOptions(
         labels=table,
-        group=own_group(extractor, data, group, labels=table),
+        group=default_group(extractor, data, group, labels=table),
         max_examples=max_examples,
         scored=True,
         seed=0 if extractor.run is None else extractor.run.recipe().seed,  # of planted features

@@ -10,7 +10,7 @@ from widefield.config.recipe import Recipe
 from widefield.config.resolve import without_auto
 from widefield.core.cpus import available_cpus
 from widefield.core.errors import option
-from widefield.encoders import is_own, load_encoder
+from widefield.encoders import is_custom, load_encoder
 from widefield.train.compute import default_threads
 from widefield.train.progress import print_line
 from widefield.train.resume import in_order
@@ -55,7 +55,7 @@ def resume(request: Request, settings: Mapping[str, Any], stack: ExitStack) -> P
 
 def _recipe(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     recipe = folder.recipe()
-    own = recipe.encoder.name if is_own(recipe.encoder.name) else None
+    own = recipe.encoder.name if is_custom(recipe.encoder.name) else None
     overrides = without_auto(with_names(settings, recorded=_recorded(own, settings)))
     before, after = recipe.flat(), recipe.changed(overrides).flat()
     for name, value in after.items():
@@ -71,7 +71,7 @@ def _recipe(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
 
 def _recorded(own: str | None, settings: Mapping[str, Any]) -> str | None:
     """Return the name under which a file that may have moved is in the run."""
-    is_file = own is not None and is_own(str(settings.get("encoder")))
+    is_file = own is not None and is_custom(str(settings.get("encoder")))
     return own if is_file and Path(str(own)).name == Path(settings["encoder"]).name else None
 
 

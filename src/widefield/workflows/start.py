@@ -28,9 +28,9 @@ from widefield.data import Dataset, open_dataset, plant_names
 from widefield.data.readers import hub
 from widefield.data.source import Data
 from widefield.data.spec import parse
-from widefield.encoders import Encoder, give_network, is_own
-from widefield.encoders.names import split_own
-from widefield.encoders.own import classifier_note, given_network
+from widefield.encoders import Encoder, is_custom, register_network
+from widefield.encoders.names import split_custom
+from widefield.encoders.own import classifier_note, registered_network
 from widefield.head import FolderLock
 from widefield.inference.initial_weights import (
     InitialEncoder,
@@ -138,17 +138,17 @@ class CheckedSettings:
                 dataset.storage,
                 *init_notes,
                 *gather_note(recipe, ranks),
-                *_own_note(recipe.encoder.name, dataset),
+                *_custom_note(recipe.encoder.name, dataset),
                 *notes,
             ),
         )
 
 
-def _own_note(name: str, dataset: Dataset) -> tuple[str, ...]:
-    if not is_own(name):
+def _custom_note(name: str, dataset: Dataset) -> tuple[str, ...]:
+    if not is_custom(name):
         return ()
     with seeded(0):  # it draws its weights
-        return classifier_note(name, given_network(name).build(), dataset.images.shape[3])
+        return classifier_note(name, registered_network(name).build(), dataset.images.shape[3])
 
 
 def check_settings(
@@ -191,11 +191,11 @@ def with_names(settings: Mapping[str, Any], *, recorded: str | None = None) -> d
     named, init, encoder = dict(settings), settings.get("init"), settings.get("encoder")
     if init is not None:
         named["init"] = init_name(init)
-        is_file = is_own(str(init)) and split_own(str(init))[1] is None
+        is_file = is_custom(str(init)) and split_custom(str(init))[1] is None
         if not isinstance(init, Encoder) and (isinstance(init, nn.Module) or is_file):
-            give_network(init)
-    if isinstance(encoder, nn.Module) or (isinstance(encoder, str) and is_own(encoder)):
-        network = give_network(encoder, recorded=recorded)
+            register_network(init)
+    if isinstance(encoder, nn.Module) or (isinstance(encoder, str) and is_custom(encoder)):
+        network = register_network(encoder, recorded=recorded)
         named["encoder"] = recorded or network.name
     teachers = named.pop("teacher", None)
     if teachers is not None:

@@ -20,7 +20,7 @@ from widefield.encoders.weights.normalization import (
     NORMALIZATIONS,
     module_normalization,
     per_channel,
-    stated_normalization,
+    recorded_normalization,
 )
 from widefield.inference.initial_weights import open_init
 from widefield.inference.open_encoder import open_encoder
@@ -68,7 +68,7 @@ def test_what_a_folder_states_is_taken(style: str, tmp_path: Path, vit: dict[str
     weights = tmp_path / "model.safetensors"
     safetensors.torch.save_file(vit, weights)
     (tmp_path / name).write_text(json.dumps(content))
-    assert close(stated_normalization(tmp_path), MEAN, STD)
+    assert close(recorded_normalization(tmp_path), MEAN, STD)
     encoder, match = load_foreign(weights, "vit_tiny_patch16_224")
     assert close((encoder.config.mean, encoder.config.std), MEAN, STD)
     assert not encoder.config.guessed
@@ -91,7 +91,7 @@ def test_what_the_user_states_is_first_and_without_any_it_is_guessed(
 def test_images_that_transformers_does_not_normalize(tmp_path: Path) -> None:
     file = tmp_path / "preprocessor_config.json"
     file.write_text(json.dumps({"do_normalize": False, "image_mean": MEAN, "image_std": STD}))
-    assert close(stated_normalization(tmp_path), (0,) * 3, (1,) * 3)
+    assert close(recorded_normalization(tmp_path), (0,) * 3, (1,) * 3)
 
 
 @pytest.mark.parametrize(
@@ -109,17 +109,17 @@ def test_images_that_transformers_does_not_normalize(tmp_path: Path) -> None:
 )
 def test_what_states_nothing_is_left_out(content: str, tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").write_text(content)
-    assert stated_normalization(tmp_path) is None
+    assert recorded_normalization(tmp_path) is None
     (tmp_path / "model.safetensors").touch()
-    assert stated_normalization(tmp_path / "model.safetensors") is None
+    assert recorded_normalization(tmp_path / "model.safetensors") is None
 
 
 def test_the_configuration_of_a_neighbor_states_nothing(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(STATED["transformers"][1]))
     for name in ("mine.safetensors", "checkpoint.pth"):
         (tmp_path / name).touch()
-        assert stated_normalization(tmp_path / name) is None
-    assert stated_normalization(tmp_path) is not None
+        assert recorded_normalization(tmp_path / name) is None
+    assert recorded_normalization(tmp_path) is not None
 
 
 def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

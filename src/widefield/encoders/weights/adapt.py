@@ -19,7 +19,7 @@ from widefield.encoders.config import EncoderConfig, encoder_config
 from widefield.encoders.dictionary_net import DictionaryNet
 from widefield.encoders.encoder import Encoder, build_from_config
 from widefield.encoders.layers import first_weight
-from widefield.encoders.names import is_own
+from widefield.encoders.names import is_custom
 from widefield.encoders.weights.normalization import per_channel
 
 POSITIONS = ("pos_embed", "encoder.pos_embedding")
@@ -46,7 +46,7 @@ def adapt_encoder(encoder: Encoder, form: Form) -> tuple[Encoder, tuple[str, ...
         result = build_from_config(config)
     wanted, weights = result.backbone.state_dict(), encoder.backbone.state_dict()
     adapted_weights, notes = dict[str, Tensor](), list[str]()
-    first = "" if is_own(config.name) else first_weight(result.backbone)
+    first = "" if is_custom(config.name) else first_weight(result.backbone)
     if channels != before.channels:
         method = "summed over them" if channels == 1 else "repeated over them, at the same sum"
         notes.append(f"{before.channels} channels became {channels}: the first layer is {method}")

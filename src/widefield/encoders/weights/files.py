@@ -23,8 +23,8 @@ from widefield.encoders.arguments import lines_after_build, split_arguments
 from widefield.encoders.config import SOLO_LEARN_PADDING, EncoderConfig, encoder_config
 from widefield.encoders.conv1d import SIGNAL_NETWORKS
 from widefield.encoders.encoder import Encoder, build_from_config
-from widefield.encoders.names import is_own
-from widefield.encoders.own import give_network, given_network
+from widefield.encoders.names import is_custom
+from widefield.encoders.own import register_network, registered_network
 
 ENCODER_FILE = "encoder.safetensors"
 """Name of the file of weights in a folder."""
@@ -49,7 +49,7 @@ def save_encoder_file(encoder: Encoder, file: Path) -> None:
     """Write the weights to `file`, and the configuration to a file with the suffix `.json`."""
     settings = _config_text(encoder.config)
     weights = {key: value.contiguous() for key, value in encoder.backbone.state_dict().items()}
-    if is_own(encoder.config.name):  # tensors of two names, which the format does not have
+    if is_custom(encoder.config.name):  # tensors of two names, which the format does not have
         weights = {key: value.clone() for key, value in weights.items()}
     write_atomically(
         file.with_suffix(".json"), lambda tmp: tmp.write_text(settings + "\n", "utf-8")
@@ -81,41 +81,41 @@ def load_encoder(path: str | Path, *, network: str | nn.Module | None = None) ->
     file = file / ENCODER_FILE if file.is_dir() else file
     if not file.is_file():
         raise ValueError(f"no encoder at {path}: give a folder with {ENCODER_FILE}, or such a file")
-    remedy = "export the encoder again"
+    hint = "export the encoder again"
     if network is not None:
-        remedy = "load weights of another program in your function, by load_state_dict"
+        hint = "load weights of another program in your function, by load_state_dict"
     try:
-        metadata, weights = _opened(file)
+        metadata, weights = _read_file(file)
     except SafetensorError as error:
-        raise ValueError(f"{file} is damaged or no safetensors file ({error}): {remedy}") from None
+        raise ValueError(f"{file} is damaged or no safetensors file ({error}): {hint}") from None
     if "widefield" not in metadata:
         raise ValueError(
-            f"{file} is not a widefield encoder, as it lacks the settings to rebuild one: {remedy}"
+            f"{file} is not a widefield encoder, as it lacks the settings to rebuild one: {hint}"
         )
     try:
         config = read_config(metadata["widefield"])
-    except _DAMAGED as error:
+    except _READ_ERRORS as error:
         raise _no_encoder(file, error) from error
     if network is not None:
-        if not is_own(config.name):
+        if not is_custom(config.name):
             raise ValueError(f"{file} is of {config.name}, no network of your own: leave it out")
-        give_network(network, recorded=config.name)
-    if is_own(config.name):
-        given_network(config.name)
+        register_network(network, recorded=config.name)
+    if is_custom(config.name):
+        registered_network(config.name)
     try:
         return _build_with_weights(config, weights)
-    except _DAMAGED as error:
+    except _READ_ERRORS as error:
         raise _no_encoder(file, error) from error
 
 
-_DAMAGED = (ValueError, TypeError, KeyError, RuntimeError, AssertionError)
+_READ_ERRORS = (ValueError, TypeError, KeyError, RuntimeError, AssertionError)
 """What settings and weights of another program or version raise."""
 
 
-def _opened(file: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    with safe_open(file, framework="pt") as opened:
-        tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-        return opened.metadata() or {}, tensors
+def _read_file(file: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    with safe_open(file, framework="pt") as handle:
+        tensors = {key: handle.get_tensor(key) for key in handle.keys()}  # noqa: SIM118
+        return handle.metadata() or {}, tensors
 
 
 def _no_encoder(file: Path, error: Exception) -> ValueError:
@@ -133,7 +133,7 @@ def save_module(module: nn.Module, file: Path, entry: str, arguments: Any) -> No
     """Write weights atomically; `entry` of the metadata has the arguments to build the module."""
     metadata = {entry: json.dumps(arguments)}
     weights = {key: value.contiguous().cpu() for key, value in module.state_dict().items()}
-    write_atomically(file, lambda draft: save_file(weights, draft, metadata=metadata))
+    write_atomically(file, lambda temp_path: save_file(weights, temp_path, metadata=metadata))
 
 
 def load_saved_module(
@@ -146,13 +146,13 @@ def load_saved_module(
     if not file.is_file():
         return None
     try:
-        metadata, weights = _opened(file)
+        metadata, weights = _read_file(file)
         arguments = json.loads(metadata[entry])
         with on_meta():  # takes no memory, whatever the sizes in the file
             check_weights(build(arguments, weights).state_dict(), weights)
         module = build(arguments, weights)
         module.load_state_dict(weights)
-    except (SafetensorError, *_DAMAGED) as error:
+    except (SafetensorError, *_READ_ERRORS) as error:
         raise ValueError(
             f"{file} cannot be read ({_first_line(error)}): take pooled features instead"
         ) from error
@@ -225,8 +225,8 @@ def read_config(text: str) -> EncoderConfig:
     for name in ("name", "stem"):
         if type(fields[name]) is not str:
             raise ValueError(f"{name} is {fields[name]!r}")
-    own = is_own(fields["name"])
-    inputs = read_inputs(fields, signals=own or fields["name"] in SIGNAL_NETWORKS)
+    custom = is_custom(fields["name"])
+    inputs = read_inputs(fields, signals=custom or fields["name"] in SIGNAL_NETWORKS)
     arguments = fields["timm"] if isinstance(fields["timm"], dict) else {}
     config = encoder_config(
         fields["name"],
@@ -237,7 +237,7 @@ def read_config(text: str) -> EncoderConfig:
     solo_learn = {**(config.conv1 or {}), "padding": SOLO_LEARN_PADDING}
     if config.conv1 is not None and fields["conv1"] == solo_learn:
         config = dataclasses.replace(config, conv1=solo_learn)
-    if own and (fields["digest"] is None or _DIGEST.fullmatch(str(fields["digest"]))):
+    if custom and (fields["digest"] is None or _DIGEST.fullmatch(str(fields["digest"]))):
         config = dataclasses.replace(config, digest=fields["digest"])
     if json.loads(_config_text(config)) != fields:
         raise ValueError(f"its arguments for timm are not those of {config.name}")
@@ -289,7 +289,7 @@ def timm_snippet(config: EncoderConfig, file_stem: str = "encoder") -> str:
     """
     weights, settings = (json.dumps(file_stem + end) for end in (".safetensors", ".json"))
     if config.timm is None:
-        network = f", network={json.dumps(config.name)}" if is_own(config.name) else ""
+        network = f", network={json.dumps(config.name)}" if is_custom(config.name) else ""
         return (
             "from widefield.encoders import load_encoder\n"
             f"model = load_encoder({weights}{network}).eval()\n"

@@ -20,7 +20,7 @@ from widefield.core.names import check_name
 from widefield.core.rng import seeded
 from widefield.encoders.config import SOLO_LEARN_PADDING, encoder_config, in_timm, timm_module
 from widefield.encoders.encoder import Encoder, build_from_config
-from widefield.encoders.own import give_network, image_side
+from widefield.encoders.own import image_side, register_network
 from widefield.encoders.vision import TORCHVISION
 from widefield.encoders.weights.files import first_invalid
 from widefield.encoders.weights.key_maps import rename_to_timm
@@ -39,11 +39,11 @@ from widefield.encoders.weights.normalization import (
     guessed_normalization,
     is_solo_learn,
     module_normalization,
-    stated_normalization,
+    recorded_normalization,
     states_quick_gelu,
 )
 from widefield.encoders.weights.tensors import read_tensors
-from widefield.encoders.weights.vit_names import authors_arguments, vit_names, with_arguments
+from widefield.encoders.weights.vit_names import inferred_arguments, vit_names, with_arguments
 
 COMMON_ARCHITECTURES = (
     "resnet18",
@@ -88,32 +88,32 @@ def load_foreign(
             is one of `NORMALIZATIONS`, by default what the folder of the file states, or a guess.
         published: whether the weights are those that timm or torchvision publish by this name.
     """
-    name, is_chosen, normalization = (architecture or "").partition("~")
+    name, explicit, normalization = (architecture or "").partition("~")
     name, _, prefix = name.partition("#")
-    if is_chosen:
+    if explicit:
         check_name("normalization", normalization, NORMALIZATIONS)
     tensors = read_tensors(Path(path))
-    known = authors_arguments(tensors)
+    known = inferred_arguments(tensors)
     every = tensors = rename_to_timm(tensors)
     by_name = name.startswith(SOLO_LEARN)
     solo_learn = by_name or is_solo_learn(tensors)
     tensors = {key: x for key, x in tensors.items() if key.startswith(prefix)}
     name = name.removeprefix(SOLO_LEARN)
-    names = (_as_authors(name, known),) if name else candidate_names(tensors, known)
+    names = (_with_inferred(name, known),) if name else candidate_names(tensors, known)
     best = best_match(
         path,
         tensors,
         [fit for each in names for fit in architecture_specs(each)],
-        chosen=bool(name),
+        named=bool(name),
     )
     _check_activation(path, best)
     if by_name or (solo_learn and not name):
         best = _with_solo_learn_padding(best)
-    if is_chosen:
+    if explicit:
         best = best.normalized(NORMALIZATIONS[normalization])
     elif not (published or _is_tagged(name)):
-        stated = stated_normalization(Path(path))
-        best = _with_expected(best, stated, every, solo_learn=solo_learn)
+        recorded = recorded_normalization(Path(path))
+        best = _with_expected(best, recorded, every, solo_learn=solo_learn)
     return load_matched(tensors, best), best
 
 
@@ -134,15 +134,15 @@ def candidate_names(tensors: Tensors, known: Mapping[str, Any]) -> tuple[str, ..
     return tuple(vit_names(tensors, known)) or COMMON_ARCHITECTURES
 
 
-def _as_authors(name: str, known: Mapping[str, Any]) -> str:
+def _with_inferred(name: str, known: Mapping[str, Any]) -> str:
     """Return the name with the arguments of the code that wrote the file, for its family."""
     model = name.removeprefix("timm:").partition(",")[0]
     family = timm_module(model) if known and in_timm(model) else ""
-    belong = {
+    allowed = {
         "vision_transformer": ["norm_eps", "num_heads", "global_pool"],
         "eva": ["global_pool", "rope_periods"],
     }
-    return with_arguments(name, {k: v for k, v in known.items() if k in belong.get(family, ())})
+    return with_arguments(name, {k: v for k, v in known.items() if k in allowed.get(family, ())})
 
 
 def _with_solo_learn_padding(found: WeightMatch) -> WeightMatch:
@@ -153,13 +153,13 @@ def _with_solo_learn_padding(found: WeightMatch) -> WeightMatch:
 
 
 def _with_expected(
-    found: WeightMatch, stated: Normalization | None, tensors: Tensors, *, solo_learn: bool
+    found: WeightMatch, recorded: Normalization | None, tensors: Tensors, *, solo_learn: bool
 ) -> WeightMatch:
     config = found.config
-    if stated is not None and len(stated[0]) == config.channels:
-        return found.normalized(stated)
-    usual, cifar = (config.mean, config.std), solo_learn and config.conv1 is not None
-    guess = guessed_normalization(tensors, found.prefix, usual, cifar=cifar)
+    if recorded is not None and len(recorded[0]) == config.channels:
+        return found.normalized(recorded)
+    default, cifar = (config.mean, config.std), solo_learn and config.conv1 is not None
+    guess = guessed_normalization(tensors, found.prefix, default, cifar=cifar)
     return found.normalized(guess, guessed=True)
 
 
@@ -182,26 +182,26 @@ def load_module(module: nn.Module) -> Encoder:
     if isinstance(known, str) and in_timm(known):
         names: tuple[str, ...] = (known,)
     else:
-        authors = authors_arguments(tensors)
+        arguments = inferred_arguments(tensors)
         tensors = rename_to_timm(tensors)
         try:
-            names = candidate_names(tensors, authors)
+            names = candidate_names(tensors, arguments)
         except ValueError:  # a vision transformer of unknown heads
-            return own_encoder(module)
+            return custom_encoder(module)
     name = type(module).__name__
     candidates = [fit for architecture in names for fit in architecture_specs(architecture)]
     candidates = [spec for spec in candidates if _has_shapes(tensors, spec)]
     if not any(match(tensors, spec).is_match for spec in candidates):
-        return own_encoder(module)
+        return custom_encoder(module)
     best = best_match(f"the module {name}", tensors, candidates)
     normalization, guessed = module_normalization(module)
-    usual = (best.config.mean, best.config.std)
-    encoder = load_matched(tensors, best.normalized(normalization or usual, guessed=guessed))
-    return encoder if _agree(module, encoder) else own_encoder(module)
+    default = (best.config.mean, best.config.std)
+    encoder = load_matched(tensors, best.normalized(normalization or default, guessed=guessed))
+    return encoder if _outputs_match(module, encoder) else custom_encoder(module)
 
 
 @torch.no_grad()
-def _agree(module: nn.Module, encoder: Encoder) -> bool:
+def _outputs_match(module: nn.Module, encoder: Encoder) -> bool:
     """Return whether a module gives the features of an encoder, or one of its layers has them.
 
     Heads, strides, activations and pooling show in no weights. What cannot be compared agrees.
@@ -232,11 +232,11 @@ def _has_shapes(tensors: Mapping[str, Tensor], spec: ArchitectureSpec) -> bool:
     return missing.total() <= _OTHER_SHAPES
 
 
-def own_encoder(network: str | nn.Module) -> Encoder:
+def custom_encoder(network: str | nn.Module) -> Encoder:
     """Return the encoder of a network of one's own, with the weights that it has."""
-    given = give_network(network)
+    custom = register_network(network)
     with seeded(0):
-        module = given.build()
+        module = custom.build()
     invalid = first_invalid(module.state_dict())
     if invalid is not None:
         raise ValueError(
@@ -255,4 +255,4 @@ def own_encoder(network: str | nn.Module) -> Encoder:
         guessed=guessed,
     )
     with seeded(0):
-        return build_from_config(encoder_config(given.name, inputs)).eval()
+        return build_from_config(encoder_config(custom.name, inputs)).eval()

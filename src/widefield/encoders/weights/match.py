@@ -74,7 +74,7 @@ class WeightMatch:
     """Name of a tensor in the architecture -> its name in the file."""
     random: tuple[str, ...]
     """Tensors of the architecture that are not in the file, which is refused then."""
-    filled: str
+    fill_note: str
     """Which tensors were filled from others; empty if none."""
     prefix: str
     """Text before the architecture's names in the file."""
@@ -95,8 +95,8 @@ class WeightMatch:
         rest = [f"{len(self.keys)} of {self.wanted} tensors found{location}"]
         if self.others:
             rest.append(f"not those below {' or '.join(map(repr, self.others))}")
-        if self.filled:
-            rest.append(self.filled)
+        if self.fill_note:
+            rest.append(self.fill_note)
         if "_clip_" in self.architecture and "quick" not in self.architecture:
             rest.append("activation GELU, where weights of OpenAI need a name with quickgelu")
         if self.config.channels != 3:
@@ -131,18 +131,16 @@ def best_match(
     tensors: Tensors,
     architectures: Sequence[ArchitectureSpec],
     *,
-    chosen: bool = False,
+    named: bool = False,
 ) -> WeightMatch:
     """Return the best match of the tensors of the file `path`.
 
-    `chosen` is whether the user named the architecture.
+    `named` is whether the user named the architecture.
     """
     matches = [match(tensors, spec) for spec in architectures]
     best = max(matches, key=lambda fit: (fit.is_match, len(fit.keys), fit.share))
     if not best.is_match:
-        raise ValueError(
-            f"{path} fits no encoder: {_mismatch(best)}; {_remedy(best, chosen=chosen)}"
-        )
+        raise ValueError(f"{path} fits no encoder: {_mismatch(best)}; {_hint(best, named=named)}")
     tensor_name = first_invalid({key: tensors[key] for key in best.keys.values()})
     if tensor_name is not None:
         raise ValueError(
@@ -166,20 +164,20 @@ def _mismatch(best: WeightMatch) -> str:
         "there"
     ]
     other_shapes = [name for name in best.random if name in best.unused]
-    lacks = [name for name in best.random if name not in best.unused]
+    missing = [name for name in best.random if name not in best.unused]
     unknown = [name for name in best.unused if name not in best.random]
     if other_shapes:
         parts.append(f"others in another shape: {_join_first(other_shapes)}")
-    if lacks:
-        parts.append(f"lacks {_join_first(lacks)}")
+    if missing:
+        parts.append(f"lacks {_join_first(missing)}")
     text = ", ".join(parts)
     return f"{text} and has no place for {_join_first(unknown)}" if unknown else text
 
 
-def _remedy(best: WeightMatch, *, chosen: bool) -> str:
+def _hint(best: WeightMatch, *, named: bool) -> str:
     if not best.unused and all("running_" in name for name in best.random):
         return "save the statistics of its batch normalization too, as state_dict() does"
-    if chosen:
+    if named:
         return "it has the weights of another encoder: name that one, or leave @NAME out"
     return "append @NAME to the file, NAME being a timm model or torchvision:NAME"
 
@@ -192,17 +190,17 @@ def _join_first(names: Sequence[str]) -> str:
 def match(tensors: Tensors, spec: ArchitectureSpec) -> WeightMatch:
     """Match the tensors of a file with an architecture, for its channels and image size."""
     found = _best_names(tensors, spec)
-    config = _fitted_config(tensors, spec, found)
+    config = _resized_config(tensors, spec, found)
     if config is not None:
         spec = architecture_spec(spec.architecture, config)
         found = _best_names(tensors, spec)
-    keys, filled = _filled(tensors, spec, found)
+    keys, fill_note = _fill_norm(tensors, spec, found)
     return WeightMatch(
         architecture=spec.architecture,
         keys=keys,
         # The network computes its indices itself.
         random=tuple(k for k, x in spec.wanted.items() if k not in keys and x.is_floating_point()),
-        filled=filled,
+        fill_note=fill_note,
         prefix=found.prefix,
         others=found.others,
         unused=tuple(name for name, key in found.unused.items() if key not in keys.values()),
@@ -220,7 +218,7 @@ def _best_names(tensors: Tensors, spec: ArchitectureSpec) -> "_Found":
     return found
 
 
-def _fitted_config(
+def _resized_config(
     tensors: Tensors, spec: ArchitectureSpec, found: "_Found"
 ) -> EncoderConfig | None:
     """Return the configuration for the file's channels and image size; None if that fits nothing.
@@ -244,7 +242,7 @@ def _fitted_config(
     return adapted_config(spec.config, Form(channels=channels, size=size))
 
 
-def _filled(
+def _fill_norm(
     tensors: Tensors, spec: ArchitectureSpec, found: "_Found"
 ) -> tuple[dict[str, str], str]:
     """Return the keys of the match with a missing `fc_norm` filled, and a note on that.
@@ -269,9 +267,9 @@ def _filled(
 def architecture_specs(architecture: str) -> tuple[ArchitectureSpec, ...]:
     """Return the specs of an architecture, with both stems for ResNets."""
     name = architecture.removeprefix("timm:")
-    configs = [_foreign_config(name, size) for size in _default_sizes(name)]
+    configs = [_default_config(name, size) for size in _default_sizes(name)]
     if not name.startswith(TORCHVISION):
-        small = _foreign_config(name, 32)
+        small = _default_config(name, 32)
         if small.conv1 is not None:
             configs.append(small)
     return tuple(architecture_spec(architecture, config) for config in configs)
@@ -294,7 +292,7 @@ def _default_sizes(name: str) -> list[int]:
     return list(dict.fromkeys((224, cfg.input_size[-1])))
 
 
-def _foreign_config(name: str, image_size: int) -> EncoderConfig:
+def _default_config(name: str, image_size: int) -> EncoderConfig:
     """Return the configuration with the usual mean and deviation of such weights."""
     if name.startswith(TORCHVISION):
         mean, std = published_normalization(name.removeprefix(TORCHVISION))

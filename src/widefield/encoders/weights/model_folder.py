@@ -20,7 +20,7 @@ from widefield.core.types import Fit, as_size
 from widefield.encoders.arguments import (
     AFTER_BUILD,
     TIMM_ACTIVATIONS,
-    given_arguments,
+    explicit_arguments,
     split_arguments,
 )
 from widefield.encoders.config import (
@@ -32,7 +32,7 @@ from widefield.encoders.config import (
     timm_module,
 )
 from widefield.encoders.encoder import Encoder, build_from_config
-from widefield.encoders.names import is_own
+from widefield.encoders.names import is_custom
 from widefield.encoders.readout import Readout, save_readout
 from widefield.encoders.weights.adapt import adapted_config
 from widefield.encoders.weights.files import READOUT_FILE, read_config, read_inputs
@@ -45,26 +45,26 @@ from widefield.encoders.weights.match import (
     load_matched,
 )
 from widefield.encoders.weights.normalization import (
-    MAX_STATED,
+    MAX_VALUE,
     are_numbers,
     per_channel,
     read_json,
-    stated_normalization,
+    recorded_normalization,
 )
 from widefield.encoders.weights.tensors import read_tensors
-from widefield.encoders.weights.vit_names import authors_arguments, vit_names, with_arguments
+from widefield.encoders.weights.vit_names import inferred_arguments, vit_names, with_arguments
 
 CONFIG = "config.json"
 RECORD = "widefield"
 """Entry of the configuration with the record of preprocessing."""
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-_NOT_BUILT = {
+_UNSUPPORTED = {
     "global_pool": ("max", "avgmax", "catavgmax"),
     "output_stride": (8, 16),
     "pool_include_prefix": (True,),
 }
 """Arguments of timm that no encoder has, and that show in no tensor."""
-_UNSEEN = (
+_HIDDEN = (
     *("act_layer", "norm_layer", "norm_eps", "bn_eps", "pad_type", "always_partition"),
     *("ref_feat_shape", "rope_temperature", "rope_grid_offset", "rope_rotate_half"),
     *("use_rot_pos_emb", "use_post_norm", "pretrained_window_sizes"),
@@ -159,7 +159,7 @@ def _load_transformers(
                 "model in Python"
             )
     tensors = read_tensors(weights)
-    known = authors_arguments(tensors) | {"depth": depth, "num_heads": heads}
+    known = inferred_arguments(tensors) | {"depth": depth, "num_heads": heads}
     known |= {"act_layer": act}
     known |= {"norm_eps": eps} if "layer_norm_eps" in values else {}
     tensors = rename_to_timm(tensors)
@@ -171,16 +171,16 @@ def _load_transformers(
         )
     specs = [architecture_specs(name)[0] for name in names]
     size = values.get("image_size")
-    if type(size) is int and 8 <= size < MAX_STATED:  # where no position embeddings show it
+    if type(size) is int and 8 <= size < MAX_VALUE:  # where no position embeddings show it
         form = Form(channels=3, size=(size, size))
         specs = [
             architecture_spec(each.architecture, adapted_config(each.config, form))
             for each in specs
         ]
     best = best_match(weights, tensors, specs)
-    stated = stated_normalization(folder)
-    usual = (best.config.mean, best.config.std)
-    best = best.normalized(stated or usual, guessed=stated is None)
+    recorded = recorded_normalization(folder)
+    default = (best.config.mean, best.config.std)
+    best = best.normalized(recorded or default, guessed=recorded is None)
     return load_matched(tensors, best), best
 
 
@@ -188,18 +188,18 @@ def _configs(folder: Path, name: str, values: Mapping[str, Any]) -> list[Encoder
     inputs = _inputs(folder, values)
     arguments = values.get("model_args")
     has_arguments = in_timm(name) and timm_module(name) in WITH_ARGUMENTS
-    given = given_arguments(arguments) if has_arguments else {}
+    explicit = explicit_arguments(arguments) if has_arguments else {}
     for key, value in arguments.items() if isinstance(arguments, dict) else ():
-        is_unseen = key in _UNSEEN and key not in given and value is not None
-        if is_unseen or value in _NOT_BUILT.get(key, ()):
+        is_hidden = key in _HIDDEN and key not in explicit and value is not None
+        if is_hidden or value in _UNSUPPORTED.get(key, ()):
             raise ValueError(
                 f"{folder / CONFIG} has {key} {value!r}, which no encoder here has: load the "
                 "model in Python"
             )
-    whole = with_arguments(name, given)
-    given.pop("patch_size", None)  # which may be that of the small stem
-    plain = with_arguments(name, given)
-    models = [plain, *(v for v, built in VARIANTS.items() if built["model_name"] == name)]
+    whole = with_arguments(name, explicit)
+    explicit.pop("patch_size", None)  # which may be that of the small stem
+    plain = with_arguments(name, explicit)
+    models = [plain, *(v for v, options in VARIANTS.items() if options["model_name"] == name)]
     configs = [encoder_config(model, inputs, stem="native") for model in models]
     for model in models:
         with suppress(ValueError):  # not every family has a small stem
@@ -219,14 +219,14 @@ def _inputs(folder: Path, values: Mapping[str, Any]) -> InputSpec:
             ) from None
     cfg = values.get("pretrained_cfg", values)
     size = cfg.get("input_size") if isinstance(cfg, dict) else None
-    stated = stated_normalization(folder)
-    if not (are_numbers(size) and len(size) == 3 and stated):
+    recorded = recorded_normalization(folder)
+    if not (are_numbers(size) and len(size) == 3 and recorded):
         raise ValueError(
             f"{folder / CONFIG} lacks input_size [C, H, W], mean and std in its "
             "pretrained_cfg: add them, as timm writes them"
         )
     channels, height, width = map(int, size)
-    mean, std = (per_channel(numbers, channels) for numbers in stated)
+    mean, std = (per_channel(numbers, channels) for numbers in recorded)
     return InputSpec(channels=channels, image_size=(height, width), mean=mean, std=std)
 
 
@@ -242,7 +242,7 @@ def check_timm_support(config: EncoderConfig) -> None:
             f"timm has no spectrograms of sounds, which {config.name} needs: export to a "
             ".safetensors or .onnx file"
         )
-    if is_own(config.name):
+    if is_custom(config.name):
         raise ValueError(
             f"timm cannot build {config.name}, a network of yours: export to a .onnx or "
             ".safetensors file"
@@ -375,6 +375,6 @@ def _network(encoder: dict[str, Any], num_classes: int = 0, **_: Any) -> nn.Modu
 
 def needs_entry(config: EncoderConfig) -> bool:
     """Return whether timm cannot build the network of an encoder from its own arguments."""
-    own = is_own(config.name)
-    missing = not own and any(key in AFTER_BUILD for key in split_arguments(config.name)[1])
+    custom = is_custom(config.name)
+    missing = not custom and any(key in AFTER_BUILD for key in split_arguments(config.name)[1])
     return config.timm is None or config.conv1 is not None or missing

@@ -31,7 +31,7 @@ NORMALIZATIONS: dict[str, Normalization] = {
 }
 """Usual normalizations, by name; those of CIFAR are solo-learn's."""
 
-MAX_STATED = 1e5
+MAX_VALUE = 1e5
 """Largest size, mean and deviation in a file."""
 
 _MODEL_FILES = (
@@ -44,7 +44,7 @@ _MODEL_FILES = (
 _MAX_BYTES = 2**20
 
 
-def stated_normalization(path: Path) -> Normalization | None:
+def recorded_normalization(path: Path) -> Normalization | None:
     """Return the normalization that the folder of a model states; None if it states none.
 
     It is that of timm's `pretrained_cfg` in `config.json`, of `open_clip_config.json`, or of
@@ -53,11 +53,11 @@ def stated_normalization(path: Path) -> Normalization | None:
     if path.is_file() and path.name not in _MODEL_FILES:
         return None
     folder = path if path.is_dir() else path.parent
-    config = _stated(folder / "config.json")
+    config = _object(folder / "config.json")
     return (
         _pair(config.get("pretrained_cfg", config), "mean", "std")
-        or _pair(_stated(folder / "open_clip_config.json").get("preprocess_cfg"), "mean", "std")
-        or _of_transformers(_stated(folder / "preprocessor_config.json"))
+        or _pair(_object(folder / "open_clip_config.json").get("preprocess_cfg"), "mean", "std")
+        or _of_transformers(_object(folder / "preprocessor_config.json"))
     )
 
 
@@ -66,11 +66,11 @@ def states_quick_gelu(path: Path) -> bool:
     if path.name not in _MODEL_FILES:
         return False
     config, clip = (
-        _stated(path.parent / name) for name in ("config.json", "open_clip_config.json")
+        _object(path.parent / name) for name in ("config.json", "open_clip_config.json")
     )
     vision, model = config.get("vision_config", config), clip.get("model_cfg")
-    usual = "quick_gelu" if config.get("model_type") in ("clip", "clip_vision_model") else None
-    of_transformers = isinstance(vision, dict) and vision.get("hidden_act", usual) == "quick_gelu"
+    default = "quick_gelu" if config.get("model_type") in ("clip", "clip_vision_model") else None
+    of_transformers = isinstance(vision, dict) and vision.get("hidden_act", default) == "quick_gelu"
     return of_transformers or (isinstance(model, dict) and model.get("quick_gelu") is True)
 
 
@@ -85,7 +85,7 @@ def _of_transformers(values: Mapping[str, Any]) -> Normalization | None:
             return None
         mean, std = found
     factor = values.get("rescale_factor", 1 / 255) if values.get("do_rescale", True) else 1
-    if type(factor) not in (int, float) or not 0 < factor < MAX_STATED:
+    if type(factor) not in (int, float) or not 0 < factor < MAX_VALUE:
         return None
     # Of pixels p = 255 x they take (factor p - mean) / std.
     return tuple(m / (255 * factor) for m in mean), tuple(s / (255 * factor) for s in std)
@@ -94,16 +94,16 @@ def _of_transformers(values: Mapping[str, Any]) -> Normalization | None:
 def _pair(values: object, mean: str, std: str) -> Normalization | None:
     if not isinstance(values, dict):
         return None
-    means, deviations = values.get(mean), values.get(std)
-    if not (are_numbers(means) and are_numbers(deviations) and len(means) == len(deviations)):
+    means, stds = values.get(mean), values.get(std)
+    if not (are_numbers(means) and are_numbers(stds) and len(means) == len(stds)):
         return None
-    return (tuple(means), tuple(deviations)) if min(deviations, default=0) > 0 else None
+    return (tuple(means), tuple(stds)) if min(stds, default=0) > 0 else None
 
 
 def are_numbers(values: object) -> TypeGuard[list[float]]:
     """Return whether `values` are valid numbers of a configuration."""
     return isinstance(values, list | tuple) and all(
-        type(value) in (int, float) and abs(value) < MAX_STATED for value in values
+        type(value) in (int, float) and abs(value) < MAX_VALUE for value in values
     )
 
 
@@ -118,7 +118,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return values
 
 
-def _stated(path: Path) -> dict[str, Any]:
+def _object(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file; an empty one if there is none."""
     try:
         return read_json(path)
@@ -127,7 +127,7 @@ def _stated(path: Path) -> dict[str, Any]:
 
 
 def guessed_normalization(
-    tensors: Mapping[str, Tensor], prefix: str, usual: Normalization, *, cifar: bool
+    tensors: Mapping[str, Tensor], prefix: str, default: Normalization, *, cifar: bool
 ) -> Normalization:
     """Guess the normalization of a file of weights by its layout.
 
@@ -139,10 +139,10 @@ def guessed_normalization(
         return NORMALIZATIONS["cifar100" if classes == 100 else "cifar10"]
     supervised = "head.weight" in tensors or "pooler.dense.weight" in tensors or classes > 0
     is_vit = f"{prefix}patch_embed.proj.weight" in tensors
-    is_half = {*usual[0], *usual[1]} == {0.5}  # for any number of channels
+    is_half = {*default[0], *default[1]} == {0.5}  # for any number of channels
     if is_vit and is_half and not (supervised and prefix in ("", "vit.")):
         return IMAGENET
-    return usual
+    return default
 
 
 def is_solo_learn(tensors: Mapping[str, Tensor]) -> bool:
@@ -158,13 +158,13 @@ def module_normalization(module: nn.Module) -> tuple[Normalization | None, bool]
     It is that of its `pretrained_cfg`, as timm's modules have one and any other may have; a guess
     is ImageNet's for torchvision's modules, and None, images in [0, 1], for others.
     """
-    stated = _pair(getattr(module, "pretrained_cfg", None), "mean", "std")
-    if stated is None and not type(module).__module__.startswith("torchvision."):
+    recorded = _pair(getattr(module, "pretrained_cfg", None), "mean", "std")
+    if recorded is None and not type(module).__module__.startswith("torchvision."):
         return None, True
-    mean, std = stated or IMAGENET
+    mean, std = recorded or IMAGENET
     weight = module.state_dict()[first_weight(module)]
     channels = weight.shape[1] if weight.ndim == 4 else len(mean)
-    return (per_channel(mean, channels), per_channel(std, channels)), stated is None
+    return (per_channel(mean, channels), per_channel(std, channels)), recorded is None
 
 
 def normalization_text(mean: Sequence[float], std: Sequence[float]) -> str:

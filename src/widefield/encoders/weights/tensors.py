@@ -34,16 +34,16 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise
     # The errors of `torch.load` have no common class.
     except Exception as error:
-        _raise_unreadable(path, (str(error).splitlines() or [type(error).__name__])[0])
+        _raise_read_error(path, (str(error).splitlines() or [type(error).__name__])[0])
     tensors = dict(_leaves(content, ""))
     if not tensors and unknown:
-        _raise_unreadable(path, f"beside objects of {unknown[0]} it has no tensors")
+        _raise_read_error(path, f"beside objects of {unknown[0]} it has no tensors")
     if not tensors:
         raise ValueError(f"{path} holds no tensors: give a state-dict file")
     return tensors
 
 
-def _raise_unreadable(path: Path, reason: str) -> NoReturn:
+def _raise_read_error(path: Path, reason: str) -> NoReturn:
     raise ValueError(
         f"{path} cannot be read as plain weights ({reason[:80]}): save its state_dict() again; "
         "files that hold code are never run"

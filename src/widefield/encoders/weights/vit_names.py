@@ -51,7 +51,7 @@ Arguments = Mapping[str, Any]
 """Arguments of a vision transformer, as behind its name."""
 
 
-def authors_arguments(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+def inferred_arguments(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Return what the spelling of a file says of the code that wrote it, where timm differs.
 
     DINOv3's features are the class token, and its files hold their periods in bfloat16. The

@@ -135,9 +135,9 @@ class DiskStorage:
             if pending.has_any_of(index):
                 pending.overlaps.append(written)
         self._pending_writes.append(self._submit(self._save, written))
-        writes = self._pending_writes
-        while writes and (len(writes) > _MAX_WRITES or writes[0].done()):
-            self._wait(writes.popleft())
+        queue = self._pending_writes
+        while queue and (len(queue) > _MAX_WRITES or queue[0].done()):
+            self._wait(queue.popleft())
 
     def flush(self) -> None:
         """Return when all rows are written."""
