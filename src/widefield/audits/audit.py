@@ -38,7 +38,7 @@ from widefield.data.source import Data
 from widefield.data.spec import MEMORY
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
-from widefield.inference.overlap import copies_note
+from widefield.inference.overlap import copy_note
 from widefield.inference.splits import TrainTest, open_train_test
 from widefield.metrics import describe
 from widefield.probes.compare import IMAGE_COUNTS, cka_if_defined, compare
@@ -152,7 +152,7 @@ def _audited(subject: Subject) -> Audit:
     references = [reference, *(middle for _, middle in planted.values())]
     plants = {name: found for name, (found, _) in planted.items()}
     tasks |= {name: found.verdict for name, found in plants.items()}
-    copies = copies_note(data, partial(probe_tasks, extractor.features)) if data.tasks else []
+    copies = copy_note(data, partial(probe_tasks, extractor.features)) if data.tasks else []
     compared, similarity, comparisons = _compared(subject, h)
     # Each note once: the readouts may have added some.
     fitted = [note for each in subject.extractors for note in each.notes]

@@ -126,7 +126,7 @@ def read_examples(data: Data, options: OpenOptions) -> tuple[Spec, Examples]:
     if options.labels is not None:
         examples = labeled(examples, options.labels, spec.base, unlabeled=options.unlabeled)
     elif not options.unlabeled:
-        examples = _without_partial_tasks(examples, scored=options.scored)
+        examples = _without_partial_tasks(examples, for_probe=options.for_probe)
     if options.exclude:
         unknown = [path for path in options.exclude if path not in found]
         examples = _without(examples, frozenset(found.values()), unknown)
@@ -153,14 +153,14 @@ def _without(examples: Examples, names: frozenset[str], unknown: Sequence[str]) 
     return kept.with_notes(f"{len(names)} examples are excluded{others}")
 
 
-def _without_partial_tasks(examples: Examples, *, scored: bool) -> Examples:
+def _without_partial_tasks(examples: Examples, *, for_probe: bool) -> Examples:
     """Return the examples without the tasks that some of them have no label of.
 
-    If they are `scored` and no task would be left, the examples without a label are left out.
+    If they are `for_probe` and no task would be left, the examples without a label are left out.
     """
     missing = {task: int((y < 0).sum()) for task, y in examples.labels.items() if (y < 0).any()}
     rows = np.flatnonzero(examples.known().all(0))
-    if scored and len(rows) and 0 < len(missing) == len(examples.labels) + len(examples.targets):
+    if for_probe and len(rows) and 0 < len(missing) == len(examples.labels) + len(examples.targets):
         n, tasks = len(examples.names) - len(rows), " and ".join(map(repr, missing))
         return examples.take(rows).with_notes(f"{n} examples have no label of {tasks}: left out")
     left = replace(

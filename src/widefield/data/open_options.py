@@ -33,7 +33,7 @@ class OpenOptions:
     held_out: bool = False
     labels: LabelTable | None = None
     unlabeled: bool = False
-    scored: bool = False
+    for_probe: bool = False
     """Whether probes are fitted or scored on the examples: if all tasks lack labels, the examples
     without one are left out rather than the tasks."""
     exclude: tuple[str, ...] = ()

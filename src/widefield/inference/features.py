@@ -255,8 +255,8 @@ class FeatureExtractor:
         """
         if self.encoder is not None:
             return self.form.rate
-        built_in = isinstance(data, str) and parse(data).base in BUILTIN  # needs no resampling
-        return None if built_in else FLOOR_RATE
+        is_builtin = isinstance(data, str) and parse(data).base in BUILTIN  # needs no resampling
+        return None if is_builtin else FLOOR_RATE
 
     @property
     def front_end(self) -> FrontEnd | None:

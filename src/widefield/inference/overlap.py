@@ -11,12 +11,12 @@ from widefield.core.errors import option
 from widefield.data import Dataset, same_images
 from widefield.inference.splits import TrainTest, split_by_hash
 from widefield.probes.near_copies import (
-    COPIES_SHARE,
     MAX_POOLED,
+    MIN_COPY_SHARE,
     Sketches,
     checked_count,
-    copies_text,
     copy_groups,
+    copy_text,
     has_near_copy,
 )
 from widefield.probes.outcome import Outcome, score_text
@@ -68,7 +68,7 @@ def _shared_groups(test: Dataset, train: Dataset) -> list[str]:
     ]
 
 
-def copies_note(data: TrainTest, score: Callable[[TrainTest], Mapping[str, Outcome]]) -> list[str]:
+def copy_note(data: TrainTest, score: Callable[[TrainTest], Mapping[str, Outcome]]) -> list[str]:
     """Return a note on near-copies in both parts, with the scores without them; none for few.
 
     Test examples with near-copies are left out. If few others remain, the examples are split again,
@@ -77,28 +77,28 @@ def copies_note(data: TrainTest, score: Callable[[TrainTest], Mapping[str, Outco
     train, test = data.train, data.test
     if data.groups is not None:
         return []
-    fitted = Sketches.of(train.images)
-    rows = test.spread_rows(checked_count(len(test), fitted))
-    copied = has_near_copy(Sketches.of(test.images[rows]), fitted)
+    keys = Sketches.of(train.images)
+    rows = test.spread_rows(checked_count(len(test), keys))
+    copied = has_near_copy(Sketches.of(test.images[rows]), keys)
     count = int(copied.sum())
-    if count < max(2, COPIES_SHARE * len(rows)):
+    if count < max(2, MIN_COPY_SHARE * len(rows)):
         return []
     left = test.subset(rows[~copied])
-    vary = len(left) > 0 and all(
+    is_valid = len(left) > 0 and all(
         np.ptp(target.values, axis=0).all() for target in left.targets.values()
     )
-    is_enough = vary and len(left) >= max(_FEW_LEFT, len(rows) / 4)
-    apart = TrainTest(train=train, test=left) if is_enough else _split_again(train, test)
+    is_enough = is_valid and len(left) >= max(_FEW_LEFT, len(rows) / 4)
+    separate = TrainTest(train=train, test=left) if is_enough else _split_pooled(train, test)
     scores = []
-    for task, outcome in ({} if apart is None else score(apart)).items():
+    for task, outcome in ({} if separate is None else score(separate)).items():
         name = task if outcome.measure == "accuracy" else f"{task} {outcome.measure}"
         text = score_text(outcome.value, outcome.measure, *outcome.interval)
         scores.append(f"{name} {text}")
     found = f"{count} of {len(rows)} test {test.kind} have near-copies"
-    return [copies_text(found, scores)]
+    return [copy_text(found, scores)]
 
 
-def _split_again(train: Dataset, test: Dataset) -> TrainTest | None:
+def _split_pooled(train: Dataset, test: Dataset) -> TrainTest | None:
     """Return all examples, split by groups of near-copies; None if that is not possible."""
     if len(train) + len(test) > MAX_POOLED:
         return None

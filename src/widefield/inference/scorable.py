@@ -11,7 +11,7 @@ from widefield.data import Dataset
 from widefield.data.labels.text import folded
 
 # Chosen by hand: a note is one line.
-_RARE = 3
+_MAX_NAMES = 3
 """Classes that a note on small classes names."""
 
 
@@ -23,39 +23,39 @@ def scorable(train: Dataset, test: Dataset) -> tuple[Dataset, Dataset]:
     vary, and beside other tasks those that cannot be scored, or not on half of the test examples.
     """
     tasks = (*train.labels, *train.targets)
-    usable: dict[str, _Usable] = {}
-    unusable: dict[str, str] = {}
+    rows_of: dict[str, _TaskRows] = {}
+    problems: dict[str, str] = {}
     for task in tasks:
         try:
             if task in train.labels:
-                usable[task] = _usable(train, test, task)
+                rows_of[task] = _valid_rows(train, test, task)
             else:
-                train, test = _varying(train, test, task)
+                train, test = _drop_constant(train, test, task)
         except ValueError as error:
-            unusable[task] = str(error)
-    for task, (_, scored, _, _) in usable.items():
-        if 2 * scored.sum() < len(scored) and len(unusable) + 1 < len(tasks):
-            unusable[task] = (
-                f"task {task!r}: {int((~scored).sum())} of {len(scored)} test examples have no "
-                "class with two examples to fit on"
+            problems[task] = str(error)
+    for task, (_, score_mask, _, _) in rows_of.items():
+        if 2 * score_mask.sum() < len(score_mask) and len(problems) + 1 < len(tasks):
+            problems[task] = (
+                f"task {task!r}: {int((~score_mask).sum())} of {len(score_mask)} test examples "
+                "have no class with two examples to fit on"
             )
-    if len(unusable) == len(tasks) > 0:
-        raise ValueError(next(iter(unusable.values())))
-    if unusable:
-        rest = [task for task in tasks if task not in unusable]
-        left = [f"left out: {problem}" for problem in unusable.values()]
+    if len(problems) == len(tasks) > 0:
+        raise ValueError(next(iter(problems.values())))
+    if problems:
+        rest = [task for task in tasks if task not in problems]
+        left = [f"left out: {problem}" for problem in problems.values()]
         train, test = with_tasks(train, rest).with_notes(*left), with_tasks(test, rest)
-    return _with_usable(train, test, {task: usable[task] for task in train.labels})
+    return _select_rows(train, test, {task: rows_of[task] for task in train.labels})
 
 
-_Usable = tuple[
+_TaskRows = tuple[
     NDArray[np.bool_], NDArray[np.bool_], NDArray[np.int64], tuple[list[str], list[str]]
 ]
 """Training and test examples that a task of classes can be fitted and scored on, bool [n] and [m],
 class ids of the latter, and notes on both."""
 
 
-def _usable(train: Dataset, test: Dataset, task: str) -> _Usable:
+def _valid_rows(train: Dataset, test: Dataset, task: str) -> _TaskRows:
     if task not in test.labels:
         raise ValueError(
             f"{test.spec} has no labels of task {task!r}, which {train.spec} has: leave it "
@@ -65,10 +65,10 @@ def _usable(train: Dataset, test: Dataset, task: str) -> _Usable:
     class_of = _class_ids(names, others)
     ids = class_of[test.labels[task]]
     notes: tuple[list[str], list[str]] = [], []
-    respelled = [k for k, y in enumerate(class_of.tolist()) if y >= 0 and names[y] != others[k]]
+    renamed = [k for k, y in enumerate(class_of.tolist()) if y >= 0 and names[y] != others[k]]
     notes[1].extend(
         f"{others[k]!r} of {task!r} is the class {names[class_of[k]]!r} that probes are fitted to"
-        for k in respelled[:_RARE]
+        for k in renamed[:_MAX_NAMES]
     )
     unknown = ids < 0
     if unknown.any():
@@ -86,25 +86,25 @@ def _usable(train: Dataset, test: Dataset, task: str) -> _Usable:
     test_counts = np.bincount(ids[~unknown], minlength=len(names))
     if (counts + test_counts > 0).sum() < 2:
         raise ValueError(f"task {task!r}: labels hold one class: two are needed")
-    rare = counts < 2
-    if (~rare).sum() < 2:
+    is_small = counts < 2
+    if (~is_small).sum() < 2:
         raise ValueError(
             f"task {task!r}: labels hold fewer than two classes of two examples to fit on in "
             f"{train.spec}: give more of them"
         )
-    if lost := counts[rare].sum() + test_counts[rare].sum():
-        left = [names[k] for k in np.flatnonzero(rare & (counts + test_counts > 0))]
+    if dropped := counts[is_small].sum() + test_counts[is_small].sum():
+        left = [names[k] for k in np.flatnonzero(is_small & (counts + test_counts > 0))]
         notes[0].append(
-            f"task {task!r}: {lost} examples are left out, of classes with fewer than two to "
+            f"task {task!r}: {dropped} examples are left out, of classes with fewer than two to "
             f"fit on: {_join_names(left)}"
         )
-    scored = ~unknown & ~np.append(rare, True)[ids]
-    if not scored.any():
+    score_mask = ~unknown & ~np.append(is_small, True)[ids]
+    if not score_mask.any():
         raise ValueError(
             f"task {task!r}: no test example has a class with two examples to fit on in "
             f"{train.spec}: give more of them"
         )
-    return ~rare[train.labels[task]], scored, ids, notes
+    return ~is_small[train.labels[task]], score_mask, ids, notes
 
 
 def _class_ids(names: Sequence[str], others: Sequence[str]) -> NDArray[np.int64]:
@@ -113,45 +113,45 @@ def _class_ids(names: Sequence[str], others: Sequence[str]) -> NDArray[np.int64]
     Names are equal that differ by case or by a decimal .0, as in a table, where no other has both.
     """
     exact = {name: k for k, name in enumerate(names)}
-    spellings, others_spelled = (Counter(map(folded, x)) for x in (names, others))
-    position = {folded(name): k for name, k in exact.items() if spellings[folded(name)] == 1}
+    counts, other_counts = (Counter(map(folded, x)) for x in (names, others))
+    position = {folded(name): k for name, k in exact.items() if counts[folded(name)] == 1}
     ids = []
     for name in others:
-        alike = position.get(folded(name), -1)
-        ids.append(exact.get(name, alike if others_spelled[folded(name)] == 1 else -1))
+        match = position.get(folded(name), -1)
+        ids.append(exact.get(name, match if other_counts[folded(name)] == 1 else -1))
     return np.array(ids, dtype=np.int64)
 
 
-def _with_usable(
-    train: Dataset, test: Dataset, usable: Mapping[str, _Usable]
+def _select_rows(
+    train: Dataset, test: Dataset, rows_of: Mapping[str, _TaskRows]
 ) -> tuple[Dataset, Dataset]:
-    fitted, scored = (np.ones(len(half), dtype=bool) for half in (train, test))
-    for fit, score, _, _ in usable.values():
-        fitted &= fit
-        scored &= score
-    if not scored.any():
+    fit_mask, score_mask = (np.ones(len(half), dtype=bool) for half in (train, test))
+    for fit, score, _, _ in rows_of.values():
+        fit_mask &= fit
+        score_mask &= score
+    if not score_mask.any():
         raise ValueError(
             f"no example of {test.spec} has classes of {train.spec} in all tasks: give one task"
         )
     test = replace(
         test,
-        labels=test.labels | {task: ids for task, (_, _, ids, _) in usable.items()},
+        labels=test.labels | {task: ids for task, (_, _, ids, _) in rows_of.items()},
         classes=test.classes | train.classes,
     )
-    notes = [[note for *_, both in usable.values() for note in both[half]] for half in (0, 1)]
-    if not scored.all():
-        test = test.subset(np.flatnonzero(scored))
-    if not fitted.all():
-        train = train.subset(np.flatnonzero(fitted))
+    notes = [[note for *_, both in rows_of.values() for note in both[half]] for half in (0, 1)]
+    if not score_mask.all():
+        test = test.subset(np.flatnonzero(score_mask))
+    if not fit_mask.all():
+        train = train.subset(np.flatnonzero(fit_mask))
     train, test = train.with_notes(*notes[0]), test.with_notes(*notes[1])
-    if fitted.all() and scored.all():
+    if fit_mask.all() and score_mask.all():
         return train, test
     # What one task leaves out can take the second example of another task's class, or all that vary
     # in a number.
     return scorable(train, test)
 
 
-def _varying(train: Dataset, test: Dataset, task: str) -> tuple[Dataset, Dataset]:
+def _drop_constant(train: Dataset, test: Dataset, task: str) -> tuple[Dataset, Dataset]:
     """Return the data without labels of a task of several that too few examples have, or lack."""
     target, other = train.targets[task], test.targets.get(task)
     if other is None:
@@ -159,23 +159,23 @@ def _varying(train: Dataset, test: Dataset, task: str) -> tuple[Dataset, Dataset
             f"{test.spec} has no {target.kind} {task!r}, which {train.spec} has: leave "
             "it out of these, or score on data that have it"
         )
-    fitted, scored = target.values, other.values
+    train_values, test_values = target.values, other.values
     if target.kind == "number":
-        if np.ptp(fitted) == 0 or np.ptp(scored) == 0:
+        if np.ptp(train_values) == 0 or np.ptp(test_values) == 0:
             raise ValueError(f"task {task!r}: the number is the same for all: give others")
         return train, test
-    fewest = np.minimum(fitted.sum(0), (1 - fitted).sum(0))
-    varies = (fewest >= 2) & (np.ptp(scored, axis=0) > 0)
-    if not varies.any():
+    min_count = np.minimum(train_values.sum(0), (1 - train_values).sum(0))
+    is_valid = (min_count >= 2) & (np.ptp(test_values, axis=0) > 0)
+    if not is_valid.any():
         raise ValueError(
             f"task {task!r}: no label has two examples with it and two without to fit on, and "
             "one of each to score: give more of them"
         )
-    if varies.all():
+    if is_valid.all():
         return train, test
-    left = [name for name, kept in zip(target.labels, varies, strict=True) if not kept]
+    left = [name for name, kept in zip(target.labels, is_valid, strict=True) if not kept]
     note = f"task {task!r}: left out are labels that too few examples have or lack: "
-    kept = np.flatnonzero(varies)
+    kept = np.flatnonzero(is_valid)
     train, test = (
         replace(half, targets=half.targets | {task: half.targets[task].only(kept)})
         for half in (train, test)
@@ -184,8 +184,8 @@ def _varying(train: Dataset, test: Dataset, task: str) -> tuple[Dataset, Dataset
 
 
 def _join_names(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:_RARE]))
-    return f"{shown} and {len(names) - _RARE} more" if len(names) > _RARE else shown
+    text = ", ".join(map(repr, names[:_MAX_NAMES]))
+    return f"{text} and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else text
 
 
 def with_tasks(dataset: Dataset, tasks: Sequence[str]) -> Dataset:

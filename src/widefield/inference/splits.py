@@ -105,7 +105,7 @@ def open_train_test(
     """
     group = default_group(extractor, data, group, labels=labels)
     options = OpenOptions(
-        labels=labels, group=group, max_examples=max_examples, seed=seed, scored=True
+        labels=labels, group=group, max_examples=max_examples, seed=seed, for_probe=True
     )
     if train_data is not None:
         if labels is not None:
@@ -131,8 +131,8 @@ def open_train_test(
         else:
             train = extractor.open(text, options, quiet=quiet)
         source = to_test_split(text)
-    scored = replace(options, max_examples=_test_count(source, options), held_out=True)
-    test = extractor.open(source, scored, like=train, quiet=quiet)
+    test_options = replace(options, max_examples=_test_count(source, options), held_out=True)
+    test = extractor.open(source, test_options, like=train, quiet=quiet)
     return TrainTest(train=train, test=test).scorable()
 
 

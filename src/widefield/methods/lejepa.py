@@ -82,8 +82,8 @@ def lejepa(
     """
     middle = (z1 + z2) / 2
     invariance = (F.mse_loss(z1, middle) + F.mse_loss(z2, middle)) / 2
-    normality = (sigreg(z1, directions) + sigreg(z2, directions)) / 2
-    return (1 - sigreg_weight) * invariance + sigreg_weight * normality
+    regularization = (sigreg(z1, directions) + sigreg(z2, directions)) / 2
+    return (1 - sigreg_weight) * invariance + sigreg_weight * regularization
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,10 +44,10 @@ def load_projector(folder: str | Path) -> Projector | None:
         ...     load_projector(folder) is None
         True
     """
-    return load_saved_module(Path(folder) / PROJECTOR_FILE, "projector", _built)
+    return load_saved_module(Path(folder) / PROJECTOR_FILE, "projector", _build)
 
 
-def _built(arguments: Any, weights: Mapping[str, Tensor]) -> Projector:
+def _build(arguments: Any, weights: Mapping[str, Tensor]) -> Projector:
     if not isinstance(arguments, dict) or arguments.keys() != _HINTS.keys():
         raise ValueError("its shape has other fields")
     for name, hint in _HINTS.items():

@@ -122,13 +122,13 @@ def describe(h: Tensor | Spectrum, views: Tensor | None = None) -> dict[str, flo
     """
     spectrum = spectrum_of(h)
     return {
-        name: _measured(entry, views if entry.needs_views else spectrum)
+        name: _value_or_none(entry, views if entry.needs_views else spectrum)
         for name, entry in DIAGNOSTICS.items()
         if views is not None or not entry.needs_views
     }
 
 
-def _measured(entry: Diagnostic, of: Spectrum | Tensor | None) -> float | None:
+def _value_or_none(entry: Diagnostic, of: Spectrum | Tensor | None) -> float | None:
     try:
         return float(entry.measure(of))
     except ValueError:  # not defined for these features

@@ -106,9 +106,9 @@ def neighbor_graph(
 
 
 def _exact_search(
-    queries: Tensor, points: Tensor, own: Tensor, k: int, group: Tensor | None
+    queries: Tensor, points: Tensor, self_index: Tensor, k: int, group: Tensor | None
 ) -> Tensor:
-    """Return the neighbors of the rows `own`, compared with all others, or with other groups."""
+    """Return the neighbors of rows `self_index`, compared with all others, or with other groups."""
     nearest = torch.empty(len(queries), k, dtype=torch.long, device=points.device)
     half_squares = points.square().sum(1) / 2
     found = nearest_rows(
@@ -116,8 +116,8 @@ def _exact_search(
         points,
         k,
         bias=-half_squares,
-        own=own,
-        groups=None if group is None else (group[own], group),
+        self_index=self_index,
+        groups=None if group is None else (group[self_index], group),
     )
     # u v - |v|^2 / 2 = |u|^2 / 2 - |u - v|^2 / 2 is largest for the nearest v
     for rows, _, index in found:
@@ -130,8 +130,8 @@ def _distances(points: Tensor, index: Tensor) -> Tensor:
     rows = max(1, _VALUES // (index.shape[1] * points.shape[1]))
     distance = points.new_empty(index.shape)  # parts of it would leave holes in memory
     chunks = (torch.split(tensor, rows) for tensor in (distance, points, index))
-    for chunk, own, neighbors in zip(*chunks, strict=True):
-        chunk.copy_(points[neighbors].sub_(own[:, None]).norm(dim=2))
+    for chunk, point, neighbors in zip(*chunks, strict=True):
+        chunk.copy_(points[neighbors].sub_(point[:, None]).norm(dim=2))
     return distance
 
 

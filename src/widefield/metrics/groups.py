@@ -122,12 +122,12 @@ def density_clusters(
     found = _hdbscan(places, smallest, None)
     # Where a few points are far from all others, HDBSCAN divides these from the rest and stops.
     if np.bincount(found[found >= 0], minlength=1).max() > _LARGEST_SHARE * len(places):
-        divided = _hdbscan(places, smallest, len(places) // 2)
-        found = divided if divided.max() > found.max() else found
+        split = _hdbscan(places, smallest, len(places) // 2)
+        found = split if split.max() > found.max() else found
     for group in copies:
-        inside = found[group][found[group] >= 0]
-        if len(inside):
-            found[group] = np.bincount(inside).argmax()
+        members = found[group][found[group] >= 0]
+        if len(members):
+            found[group] = np.bincount(members).argmax()
         elif len(group) >= smallest:
             found[group] = found.max() + 1
     left = np.unique(found[found >= 0])  # a cluster of copies may be part of another one now

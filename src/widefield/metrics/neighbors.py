@@ -43,14 +43,14 @@ def nearest_rows(
     k: int,
     *,
     bias: Tensor | None = None,
-    own: Tensor | None = None,
+    self_index: Tensor | None = None,
     groups: tuple[Tensor, Tensor] | None = None,
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Yield rows of `queries` with the k largest similarities to `keys`, and these keys, [rows, k].
 
     The similarity is the inner product of rows, [m, D] and [n, D], with `bias` [n] added to those
-    of each key. The largest come first. `own` is the key that each query is, [m], and `groups` are
-    those of queries and keys: a query's own key, and keys of its group, are no neighbors.
+    of each key. The largest come first. `self_index` is the key that each query is, [m], and
+    `groups` are those of queries and keys: its own key and keys of its group are no neighbors.
     """
     size = max(_MIN_ROWS, _SIMILARITIES // len(keys))
     for start in range(0, len(queries), size):
@@ -62,9 +62,9 @@ def nearest_rows(
         # A mask of groups costs a comparison of all pairs: without groups, one index is enough.
         if groups is not None:
             similarity.masked_fill_(groups[0][rows, None] == groups[1], -torch.inf)
-        elif own is not None:
+        elif self_index is not None:
             row = torch.arange(len(similarity), device=keys.device)
-            similarity[row, own[rows]] = -torch.inf
+            similarity[row, self_index[rows]] = -torch.inf
         yield rows, *k_nearest(similarity, k)
 
 
@@ -84,7 +84,7 @@ def cosine_topk(
     """
     every = torch.arange(len(keys), device=keys.device)
     pairs = None if groups is None else (groups, groups)
-    found = list(nearest_rows(queries, keys, k, own=every, groups=pairs))
+    found = list(nearest_rows(queries, keys, k, self_index=every, groups=pairs))
     return torch.cat([cosine for _, cosine, _ in found]), torch.cat([index for *_, index in found])
 
 

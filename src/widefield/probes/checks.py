@@ -56,9 +56,9 @@ def check_classes(train_labels: dict[str, Tensor], classes: dict[str, int]) -> N
         if len(sizes) < 2:
             raise ValueError(f"task {task!r}: training labels hold one class: a probe needs two")
         if sizes.min() < 2:
-            rare = int(present[sizes.argmin()])
+            small = int(present[sizes.argmin()])
             raise ValueError(
-                f"task {task!r}: class {rare} has one training example: give it a second one "
+                f"task {task!r}: class {small} has one training example: give it a second one "
                 "(a validation split must leave one to fit on) or leave the class out"
             )
 

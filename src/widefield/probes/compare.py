@@ -30,10 +30,10 @@ from widefield.probes.label_free import (
     rotation_accuracy,
 )
 from widefield.probes.near_copies import (
-    COPIES_SHARE,
     MAX_POOLED,
-    copies_text,
+    MIN_COPY_SHARE,
     copy_groups,
+    copy_text,
     count_shared,
 )
 from widefield.probes.outcome import Outcome
@@ -90,10 +90,10 @@ def compare(
     planted, kept = {}, None
     if baseline == "initial":
         kept = explained(*h, groups=groups, seed=seed)
-        fits = (_overlay_fits(features, images, plants, groups, seed) for features in pair)
-        planted = _differences(*fits, seed=seed)
+        scores = (_overlay_scores(features, images, plants, groups, seed) for features in pair)
+        planted = _differences(*scores, seed=seed)
     score = partial(cross_fit, labels=labels or {}, groups=groups, seed=seed)
-    (old, old_votes), (new, new_votes) = map(score, h)
+    (old, old_knn), (new, new_knn) = map(score, h)
     best_old, best_new, floors = old, new, dict[str, dict[str, Outcome]]()
     if baseline == "untrained" and new:
         best_old, best_new = (
@@ -103,7 +103,7 @@ def compare(
         dictionary = extract(DictionaryFeatures.of(images), images)
         floors = {"pixels": score(pixels(images))[0], "dictionary": score(dictionary)[0]}
     linear = _differences(best_old, best_new, seed=seed)
-    knn = _differences(old_votes, new_votes, seed=seed)
+    knn = _differences(old_knn, new_knn, seed=seed)
     states = health(h[0]), health(h[1])
     rank = states[0].effective_rank, states[1].effective_rank
     collapsed = states[0].verdict == "healthy" != states[1].verdict
@@ -131,7 +131,7 @@ def compare(
         linear_interval={task: outcome.interval for task, outcome in best_new.items()},
         groups=None if groups is None else len(np.unique(groups)),
         kind=kind,
-        copies=_copies(h[1], images, labels, new, seed) if new and groups is None else None,
+        copies=_copy_text(h[1], images, labels, new, seed) if new and groups is None else None,
     )
 
 
@@ -164,7 +164,7 @@ def _judge(
     return without_labels, without_labels
 
 
-def _copies(
+def _copy_text(
     h: Tensor,
     images: Images,
     labels: Mapping[str, ClassIds] | None,
@@ -176,14 +176,14 @@ def _copies(
         return None
     groups = copy_groups(images)
     count = count_shared(groups)
-    if count < COPIES_SHARE * len(images):
+    if count < MIN_COPY_SHARE * len(images):
         return None
-    apart, _ = cross_fit(h, labels or {}, groups=groups, seed=seed)
+    separate, _ = cross_fit(h, labels or {}, groups=groups, seed=seed)
     values = [
         f"{task} {percent(outcome.value)}, with the copies {percent(scores[task].value)}"
-        for task, outcome in apart.items()
+        for task, outcome in separate.items()
     ]
-    return copies_text(f"{count} of {len(images)} images have near-copies", values)
+    return copy_text(f"{count} of {len(images)} images have near-copies", values)
 
 
 @dataclass(kw_only=True)
@@ -239,11 +239,11 @@ def compare_with_baseline(
         starts = untrained_starts(encoder, seed=seed)
         networks = untrained_floor(starts, data.images, device=device)
         encoded.total += 2 * len(networks) * len(data) if labels else 0
-        readouts = (network for each in networks for network in each.readouts())
-        initial = next(readouts)
+        models = (network for each in networks for network in each.models())
+        initial = next(models)
         # Generators: a network is built and moved to the device only when its turn comes.
         wide = (wide_or_none(encoder, data.images, device=device) for _ in range(1))
-        others = map(features, readouts), map(features, filter(None, wide))
+        others = map(features, models), map(features, filter(None, wide))
     found = compare(
         features(initial),
         features(encoder),
@@ -294,7 +294,7 @@ def _label_free(
     return differences, float(neighbor_consistency(pixels(images), pixels(views)).mean())
 
 
-def _overlay_fits(
+def _overlay_scores(
     features: FeatureFunction,
     images: Images,
     plants: Sequence[str],

@@ -117,8 +117,8 @@ class Comparison:
             else self._initial_lines()
         )
         grouped = f"; {self.groups} groups, each scored as a whole" if self.groups else ""
-        copies = [] if self.copies is None else [self.copies]
-        return [f"{self.text}: {self.reason}{grouped}", *scores, *copies]
+        notes = [] if self.copies is None else [self.copies]
+        return [f"{self.text}: {self.reason}{grouped}", *scores, *notes]
 
     def _label_free_line(self) -> list[str]:
         parts = []
@@ -144,8 +144,8 @@ class Comparison:
         }
         values = ", ".join(f"{name} {percent(score.before)}" for name, score in floors.items())
         best, pooled = percent(self.linear[task].after), percent(self.pooled[task])
-        ours = best if best == pooled else f"{best} (pooled {pooled})"
-        line = f"linear-probe accuracy ({task}): {ours}{self._interval(task)}, {values}"
+        after = best if best == pooled else f"{best} (pooled {pooled})"
+        line = f"linear-probe accuracy ({task}): {after}{self._interval(task)}, {values}"
         lower = [name for name, score in floors.items() if score.verdict == "lower"]
         equal = [name for name, s in floors.items() if s.verdict == "no significant difference"]
         groups = (("significantly below", lower), ("not significantly above", equal))
@@ -180,4 +180,4 @@ class Comparison:
 
 def _points(score: PairedDifference, name: str) -> str:
     points = round(100 * abs(score.difference))
-    return score.beside(name, count_text(points, "point"))
+    return score.compare_text(name, count_text(points, "point"))

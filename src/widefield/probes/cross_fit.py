@@ -36,7 +36,7 @@ def cross_fit(
     Classes of fewer than 6 examples or 3 groups are left out, and tasks with fewer than two classes
     left.
     """
-    linear, votes = {}, {}
+    linear, knn = {}, {}
     for task, y in labels.items():
         rows = rows_of_common_classes(y, MIN_EXAMPLES, groups)
         if not len(rows):
@@ -49,8 +49,8 @@ def cross_fit(
         x = h[torch.from_numpy(rows).to(h.device)]
         hits = fold_hits(x, target, fold, groups=members, seed=seed)
         linear[task] = Outcome(values=hits, groups=members)
-        votes[task] = Outcome(values=knn_hits(h, y, rows, groups), groups=members)
-    return linear, votes
+        knn[task] = Outcome(values=knn_hits(h, y, rows, groups), groups=members)
+    return linear, knn
 
 
 def fold_hits(
@@ -72,9 +72,9 @@ def fold_hits(
             continue
         test = torch.from_numpy(fold == k).to(h.device)
         train_y, test_y = {"task": t[~test]}, {"task": t[test]}
-        halves = None if groups is None else (groups[fold != k], groups[fold == k])
+        parts = None if groups is None else (groups[fold != k], groups[fold == k])
         result = fit_linear(
-            h[~test], train_y, h[test], test_y, classes=classes, groups=halves, seed=seed
+            h[~test], train_y, h[test], test_y, classes=classes, groups=parts, seed=seed
         )
         hits[fold == k] = result["task"].outcome.values
     return hits
@@ -99,8 +99,8 @@ def knn_hits(
     # Of equal counts, which are frequent, that of the nearest neighbor wins, not the lowest id.
     # What is added to the counts is less than one vote.
     weight = 1 + 0.5 ** torch.arange(1, k + 1, dtype=torch.float64, device=h.device)
-    votes = functional.one_hot(t)[nearest_neighbors(x, k, groups=members)]
-    return ((votes * weight[:, None]).sum(1).argmax(1) == t).cpu().numpy()
+    one_hot = functional.one_hot(t)[nearest_neighbors(x, k, groups=members)]
+    return ((one_hot * weight[:, None]).sum(1).argmax(1) == t).cpu().numpy()
 
 
 def knn_accuracies(

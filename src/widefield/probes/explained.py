@@ -22,14 +22,14 @@ _EXAMPLES = 1000
 _VARIANCE = 0.95
 """Share of the variance of the standardized features that their directions have."""
 _EXAMPLES_PER_DIRECTION = 10
-_MIN_MEASURED = 0.1
+_MIN_BASELINE = 0.1
 """Held-out R^2 of features by themselves below which it is not known what others explain."""
 SHARES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.09, 0.06)
 """Shares of the trained weights, the largest first."""
 # Study start-thresholds: with 0.7 and less, accuracies from few labels can be below the start's.
 MIN_EXPLAINED = 0.8
 """`Explained.r2` of the initial features that an average has to keep."""
-_UNMEASURED = 0.5
+_DEFAULT_WEIGHT = 0.5
 """Share where there are too few examples: the default of Wortsman et al. 2022 (WiSE-FT)."""
 
 
@@ -71,12 +71,12 @@ def explained(
     )
     parts = ((fold == 0, fold == 1), (fold == 1, fold == 0))
     total = y.square().sum(0)
-    own, found = (total - _least_errors(features, y, parts) for features in (h, z))
-    if own.sum() < _MIN_MEASURED * total.sum():
+    baseline, found = (total - _least_errors(features, y, parts) for features in (h, z))
+    if baseline.sum() < _MIN_BASELINE * total.sum():
         return None
     return Explained(
-        r2=min(float(found.sum() / own.sum()), 1.0),
-        directions=float((found > 0.5 * own)[own > 0].double().mean()),
+        r2=min(float(found.sum() / baseline.sum()), 1.0),
+        directions=float((found > 0.5 * baseline)[baseline > 0].double().mean()),
     )
 
 
@@ -112,13 +112,13 @@ def trained_share(
     sample = dataset.subset(dataset.spread_rows(_EXAMPLES)).first_read()
     before = extract(initial, sample.inputs, device=device)
 
-    def keeps(share: float) -> bool:
+    def is_kept(share: float) -> bool:
         after = extract(averaged(initial, trained, share), sample.inputs, device=device)
         found = explained(before, after, groups=sample.groups)
         return found is not None and found.r2 >= MIN_EXPLAINED
 
     if explained(before, before, groups=sample.groups) is None:
-        return _UNMEASURED
+        return _DEFAULT_WEIGHT
     # The further from the initial weights, the less is kept, so that half of the shares are out
     # after each measurement.
-    return SHARES[min(bisect_left(SHARES, True, key=keeps), len(SHARES) - 1)]
+    return SHARES[min(bisect_left(SHARES, True, key=is_kept), len(SHARES) - 1)]

@@ -78,9 +78,9 @@ def fit_few_labels(
             parts = [rows for _, rows in splits]
             for k, rows in enumerate(parts):
                 rest = np.sort(np.concatenate(parts[:k] + parts[k + 1 :]))
-                best, of_rest, _ = _choose(logits_of, target, rest)
+                best, of_rest, _ = _select(logits_of, target, rest)
                 held_out[rows] = softmax(logits_of[best][rows] / of_rest, axis=1)
-            best, temperature, errors = _choose(logits_of, target, np.sort(np.concatenate(parts)))
+            best, temperature, errors = _select(logits_of, target, np.sort(np.concatenate(parts)))
             readout, l2 = grid[best]
         z = readouts[readout]
         logits = _logits(_fit(z[labeled], y, l2), z, classes)
@@ -104,7 +104,7 @@ def _standardized(h: Floats, labeled: Ints) -> Floats:
     return z
 
 
-def _choose(logits_of: Sequence[Floats], target: Floats, rows: Ints) -> tuple[int, float, Floats]:
+def _select(logits_of: Sequence[Floats], target: Floats, rows: Ints) -> tuple[int, float, Floats]:
     """Return which of the logits [m, K] predict these rows best, at which T, and all errors."""
     best = [_temperature(logits[rows], target[rows]) for logits in logits_of]
     errors = np.array(
@@ -113,8 +113,8 @@ def _choose(logits_of: Sequence[Floats], target: Floats, rows: Ints) -> tuple[in
             for logits, temperature in zip(logits_of, best, strict=True)
         ]
     )
-    chosen = int(errors.argmin())
-    return chosen, best[chosen], errors
+    index = int(errors.argmin())
+    return index, best[index], errors
 
 
 def _fit(z: Floats, y: Ints, l2: float) -> LogisticRegression:

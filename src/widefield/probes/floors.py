@@ -62,16 +62,15 @@ def floors(
 
 def constant_outcomes(train: Table, test: Table) -> dict[str, Outcome]:
     """Return the outcomes of predicting the commonest class or the mean of training examples."""
-    groups = split_groups(train, test)
-    own = None if groups is None else groups[1]
+    _, groups = split_groups(train, test) or (None, None)
     found = {}
     for task, y in train.labels.items():
-        commonest = np.full_like(test.labels[task], np.bincount(y).argmax())
-        outcome = class_outcome(commonest, test.labels[task], train.classes[task], groups=own)
+        majority = np.full_like(test.labels[task], np.bincount(y).argmax())
+        outcome = class_outcome(majority, test.labels[task], train.classes[task], groups=groups)
         # kNN with all training examples votes for the commonest class too.
         found[task] = replace(outcome, knn=outcome.value, train_examples=len(y))
     for task, target in train.targets.items():
         mean = np.broadcast_to(target.values.mean(0), test.targets[task].values.shape)
-        outcome = target_outcome(test.targets[task], mean, groups=own)
+        outcome = target_outcome(test.targets[task], mean, groups=groups)
         found[task] = replace(outcome, train_examples=len(target.values))
     return found

@@ -97,21 +97,21 @@ def class_splits(
 
     if groups is None:
         counts = np.bincount(y)
-        single, several = (np.flatnonzero(selected) for selected in (counts[y] == 1, counts[y] > 1))
-        if len(np.unique(y[several])) < 2:
+        single, others = (np.flatnonzero(selected) for selected in (counts[y] == 1, counts[y] > 1))
+        if len(np.unique(y[others])) < 2:
             return []
         folds = min(_PARTS, int(counts[counts > 1].min()))
         splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
-        parts = splitter.split(np.zeros((len(several), 1)), y[several])
-        return [(np.concatenate([several[fit], single]), several[rest]) for fit, rest in parts]
+        parts = splitter.split(np.zeros((len(others), 1)), y[others])
+        return [(np.concatenate([others[fit], single]), others[rest]) for fit, rest in parts]
     counts = groups_of_class(y, groups)
-    held = np.flatnonzero(~np.isin(groups, groups[counts[y] == 1]))
-    if len(np.unique(y[held])) < 2:
+    free = np.flatnonzero(~np.isin(groups, groups[counts[y] == 1]))
+    if len(np.unique(y[free])) < 2:
         return []
     fold = np.full(len(y), _PARTS)  # the part of no fold
     folds = min(_PARTS, int(counts[counts > 1].min()))
-    fold[held] = group_folds(y[held], groups[held], folds, seed=seed)
-    splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in np.unique(fold[held])]
+    fold[free] = group_folds(y[free], groups[free], folds, seed=seed)
+    splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in np.unique(fold[free])]
     complete = all(len(np.unique(y[fit])) == len(counts) for fit, _ in splits)
     return splits if complete and len(splits) > 1 else []
 

@@ -21,7 +21,7 @@ from widefield.encoders.readout import save_readout
 _FEATURES_FILE = "features.npy"
 # Chosen by hand: the two examples that every command encodes first are not worth a hash of the
 # weights.
-_FEWEST = 32
+_MIN_EXAMPLES = 32
 """Number of examples from which features may be kept."""
 
 
@@ -37,7 +37,7 @@ def kept_features(
 
     Those of a network of one's own are not kept: its code may change in places unknown here.
     """
-    if not is_known(encoder) or not isinstance(images, np.ndarray) or len(images) < _FEWEST:
+    if not is_known(encoder) or not isinstance(images, np.ndarray) or len(images) < _MIN_EXAMPLES:
         return make()
     key = cache_key(("features", device.type, precision), _network(encoder), digest(images))
 

@@ -49,10 +49,10 @@ def knn(
     for rows, cosine, neighbor in _neighbors(train_h, test_h, k):
         weight = ((cosine - 1) / temperature).exp()  # a common factor e^(-1/T) keeps it in range
         for task, count in classes.items():
-            votes = weight.new_zeros(len(weight), count)
-            votes.scatter_add_(1, train_labels[task].to(neighbor.device)[neighbor], weight)
+            scores = weight.new_zeros(len(weight), count)
+            scores.scatter_add_(1, train_labels[task].to(neighbor.device)[neighbor], weight)
             truth = test_labels[task].to(neighbor.device)[rows]
-            correct[task] += int((votes.argmax(1) == truth).sum())
+            correct[task] += int((scores.argmax(1) == truth).sum())
     return {task: hits / len(test_h) for task, hits in correct.items()}
 
 

@@ -48,8 +48,8 @@ class Problems:
 
     def logits(self, x: DesignMatrix, weight: Tensor) -> Tensor:
         """Return the logits [P, K, n] of `weight` [P, K, d], -inf for classes a problem lacks."""
-        lacking = torch.arange(weight.shape[1], device=weight.device) >= self.classes[:, None]
-        return x.times(weight).masked_fill_(lacking[:, :, None], -torch.inf)
+        padding = torch.arange(weight.shape[1], device=weight.device) >= self.classes[:, None]
+        return x.times(weight).masked_fill_(padding[:, :, None], -torch.inf)
 
     def loss(self, logits: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return f [P] in float64 and the probabilities [P, K, n]."""

@@ -187,7 +187,7 @@ def _search(
     seed: int,
     groups: GroupIds | None,
 ) -> _Trials:
-    strengths = torch.tensor(grid, device=target.device).repeat(len(target))
+    grid_l2 = torch.tensor(grid, device=target.device).repeat(len(target))
     validation = validation_split(target, seed, groups).repeat_interleave(len(grid), dim=0)
     target = target.repeat_interleave(len(grid), dim=0)
     sizes = sizes.repeat_interleave(len(grid))
@@ -195,7 +195,7 @@ def _search(
     at_once = max(1, _LOGITS // (target.shape[1] * int(sizes.max())))
     for first in range(0, len(target), at_once):
         part = slice(first, first + at_once)
-        truth, is_val, l2 = target[part], validation[part], strengths[part]
+        truth, is_val, l2 = target[part], validation[part], grid_l2[part]
         problems = _problems(x, truth, ~is_val, sizes[part], l2)
         start = problems.l2.new_zeros(len(truth), int(sizes[part].max()), x.width)
         # Coarser than the refit, 1e-4: it only ranks strengths, and the refit starts from it. Both
@@ -253,9 +253,9 @@ def _principal_axes(h: Tensor, standardize: Standardization) -> tuple[Tensor, Te
     d is the number of columns that are not constant, or n if that is fewer. With them are the mean
     squares of the rows along them, [d].
     """
-    varied = standardize.scale.isfinite()
-    count = int(varied.sum())
-    parts = (standardize(part)[:, varied] for part in torch.split(h, _ROWS))
+    finite = standardize.scale.isfinite()
+    count = int(finite.sum())
+    parts = (standardize(part)[:, finite] for part in torch.split(h, _ROWS))
     if len(h) >= count:
         gram = standardize.mean.new_zeros(count, count)
         for z in parts:
@@ -268,7 +268,7 @@ def _principal_axes(h: Tensor, standardize: Standardization) -> tuple[Tensor, Te
         squares, inner = _eigenvectors(factor @ factor.T)
         inner = span @ inner
     axes = inner.new_zeros(h.shape[1], inner.shape[1])
-    axes[varied] = inner
+    axes[finite] = inner
     return axes, squares.clamp(min=0) / len(h)
 
 

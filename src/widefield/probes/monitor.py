@@ -65,10 +65,10 @@ class Monitor:
         rows, images, h = self._features()
         result = health(h)
         if (images == images[:1]).all():
-            advice = (
+            message = (
                 f"all {self.dataset.kind} are equal, and no setting tells them apart: give others"
             )
-            result = replace(result, advice=advice)
+            result = replace(result, advice=message)
         self._health = result
         groups = None if self.dataset.groups is None else self.dataset.groups[rows]
         knn = knn_accuracies(h, {task: y[rows] for task, y in self.dataset.labels.items()}, groups)

@@ -38,13 +38,13 @@ from widefield.probes.folds import GroupIds
 MAX_POOLED = 5000
 """Largest number of examples whose groups of near-copies are searched for."""
 # Chosen by hand, as the numbers below.
-COPIES_SHARE = 0.05
+MIN_COPY_SHARE = 0.05
 """Smallest share of scored examples with near-copies that is reported."""
 _CHECKED = (50, 2000)
 """Fewest and most examples whose near-copies are searched for."""
 _COMPARISONS = 2**30
 _NEIGHBORS = 30
-_CHANCE = 3e-3
+_ALPHA = 3e-3
 """Share of ordinary examples that are taken for near-copies."""
 _NEAREST = 1e-3
 """Smallest distance that is told from rounding."""
@@ -72,7 +72,7 @@ class Placement(NamedTuple):
     query: _Box
     key: _Box
     bins: tuple[int, int]
-    turn: int | None = None
+    rotation: int | None = None
     """Quarter turns of the query in gray, and 4 for its mirror image; None in color."""
 
 
@@ -112,11 +112,11 @@ class Sketches:
             edge = _EDGE if self.kind == "sounds" else 0
             return tuple([_shifted(0, d, bins, edge) for d in family] for family in families)
         bins = (_BINS, _BINS)
-        turned = [Placement(_WHOLE, _WHOLE, bins, turn) for turn in range(8)]
+        rotated = [Placement(_WHOLE, _WHOLE, bins, rotation) for rotation in range(8)]
         crops = [[*_crops(size)] for size in _CROPS]
-        return [_shifted(0, 0, bins)], turned, [*_overlaps()], *crops
+        return [_shifted(0, 0, bins)], rotated, [*_overlaps()], *crops
 
-    def shown(
+    def unit_parts(
         self, boxes: Iterable[_Box], bins: tuple[int, int], turns: Iterable[int | None]
     ) -> Tensor:
         """Return what parts show, turned, as unit rows [P, n, D] without level and contrast.
@@ -126,9 +126,7 @@ class Sketches:
         turns = list(turns)
         values = self.values if turns[0] is None else self.values.mean(1, keepdim=True)
         size = (values.shape[2], values.shape[3])
-        pooling = [
-            _pooling(box, bins, turn or 0, size) for box, turn in zip(boxes, turns, strict=True)
-        ]
+        pooling = [_pooling(box, bins, k or 0, size) for box, k in zip(boxes, turns, strict=True)]
         x = values.flatten(2) @ torch.cat(pooling).T
         x = x.reshape(*x.shape[:2], len(turns), -1).permute(2, 0, 1, 3)  # [P, n, C, bins]
         x = x - x.mean(3 if self.kind == "windows" else (2, 3), keepdim=True)
@@ -138,7 +136,7 @@ class Sketches:
 
 
 @cache
-def _pooling(box: _Box, bins: tuple[int, int], turn: int, size: tuple[int, int]) -> Tensor:
+def _pooling(box: _Box, bins: tuple[int, int], rotation: int, size: tuple[int, int]) -> Tensor:
     """Return the weights of cells in the means of equal bins of a part, turned, [bins, cells]."""
     weights = []
     for start, length, count, cells in zip(box[:2], box[2:], bins, size, strict=True):
@@ -147,8 +145,8 @@ def _pooling(box: _Box, bins: tuple[int, int], turn: int, size: tuple[int, int])
         shared = torch.minimum(edges[1:, None], cell + 1) - torch.maximum(edges[:-1, None], cell)
         weights.append(shared.clamp_min(0) * (count / (cells * length)))
     both = torch.einsum("ah,bw->abhw", *weights)
-    both = both.flip(1) if turn >= 4 else both
-    return both.rot90(turn % 4, (0, 1)).flatten(2).flatten(0, 1)
+    both = both.flip(1) if rotation >= 4 else both
+    return both.rot90(rotation % 4, (0, 1)).flatten(2).flatten(0, 1)
 
 
 def _shifted(down: float, right: float, bins: tuple[int, int], edge: float = 0) -> Placement:
@@ -168,8 +166,8 @@ def _overlaps() -> Iterator[Placement]:
     along = [sign * d / 16 for d in range(1, 13) for sign in (1, -1)]
     both = product((-1 / 2, -1 / 4, 1 / 4, 1 / 2), repeat=2)
     every = [*product(along, [0.0]), *product([0.0], along), *both]
-    places = (_shifted(down, right, (_BINS, _BINS)) for down, right in every)
-    yield from sorted(places, key=lambda place: place.bins)
+    tiles = (_shifted(down, right, (_BINS, _BINS)) for down, right in every)
+    yield from sorted(tiles, key=lambda tile: tile.bins)
 
 
 def _crops(size: float) -> Iterator[Placement]:
@@ -181,7 +179,7 @@ def _crops(size: float) -> Iterator[Placement]:
             yield Placement(pair[0], pair[1], (_CROP_BINS, _CROP_BINS))
 
 
-def copies_text(found: str, scores: Sequence[str]) -> str:
+def copy_text(found: str, scores: Sequence[str]) -> str:
     """Return the line on near-copies: what was found, and the score of each task without them."""
     values = "; ".join(scores) or "nothing is left to score"
     return (
@@ -191,17 +189,17 @@ def copies_text(found: str, scores: Sequence[str]) -> str:
     )
 
 
-def checked_count(scored: int, fitted: Sketches) -> int:
+def checked_count(count: int, keys: Sketches) -> int:
     """Return for how many of the examples to score near-copies are searched for."""
-    each = len(fitted) * sum(map(len, fitted.placements()))
-    return min(scored, max(_CHECKED[0], min(_CHECKED[1], _COMPARISONS // each)))
+    each = len(keys) * sum(map(len, keys.placements()))
+    return min(count, max(_CHECKED[0], min(_CHECKED[1], _COMPARISONS // each)))
 
 
 def copy_groups(images: NDArray[np.generic]) -> GroupIds:
     """Return the group of each example, int64 [n]: near-copies, and copies of these, share one."""
     sketches = Sketches.of(images)
     n = len(sketches)
-    first, second = _near_copies(sketches, sketches, own=True)
+    first, second = _copy_pairs(sketches, sketches, exclude_self=True)
     # Flat examples, such as black frames, show nothing to compare: equal ones are copies.
     _, equal, row = np.unique(
         sketches.values.numpy().reshape(n, -1), axis=0, return_index=True, return_inverse=True
@@ -218,29 +216,29 @@ def count_shared(ids: NDArray[Any]) -> int:
     return int((sizes[index] > 1).sum())
 
 
-def has_near_copy(scored: Sketches, fitted: Sketches) -> NDArray[np.bool_]:
-    """Return which examples `scored` have a near-copy among `fitted`, bool [n]."""
-    found = np.zeros(len(scored), dtype=bool)
-    found[_near_copies(scored, fitted)[0]] = True
+def has_near_copy(queries: Sketches, keys: Sketches) -> NDArray[np.bool_]:
+    """Return which examples `queries` have a near-copy among `keys`, bool [n]."""
+    found = np.zeros(len(queries), dtype=bool)
+    found[_copy_pairs(queries, keys)[0]] = True
     return found
 
 
-def _near_copies(
-    queries: Sketches, keys: Sketches, *, own: bool = False
+def _copy_pairs(
+    queries: Sketches, keys: Sketches, *, exclude_self: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the row of each near-copy, and that of its copy; `own` if both are the same."""
+    """Return the row of each near-copy, and that of its copy, without itself if `exclude_self`."""
     # At most a quarter of the examples.
     k, pairs = min(_NEIGHBORS, len(keys) // 4), [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     families = keys.placements() if k >= 2 else ()
     queries, keys = queries.scaled(keys), keys.scaled(keys)
     for family in families:
         similarity = _similarities(queries, keys, family)
-        if own:
+        if exclude_self:
             similarity.fill_diagonal_(-torch.inf)
         nearest, index = k_nearest(similarity, k)
         distance = (2 - 2 * nearest.double()).clamp_min(_NEAREST**2).sqrt().numpy()
-        near, column = np.nonzero(distance <= _radius(distance, _CHANCE / len(families))[:, None])
-        pairs.append((near, index.numpy()[near, column]))
+        rows, column = np.nonzero(distance <= _radius(distance, _ALPHA / len(families))[:, None])
+        pairs.append((rows, index.numpy()[rows, column]))
     first, second = (np.concatenate(column) for column in zip(*pairs, strict=True))
     return first, second
 
@@ -249,13 +247,13 @@ def _similarities(queries: Sketches, keys: Sketches, family: Sequence[Placement]
     """Return the largest cosine of each pair, [n, m]; -inf where the key is flat."""
     result = torch.full((len(queries), len(keys)), -torch.inf)
     rows = max(1, _BLOCK // len(keys))
-    for bins, same in groupby(family, key=lambda place: place.bins):
+    for bins, same in groupby(family, key=lambda placement: placement.bins):
         many = list(same)
         count = max(1, _BLOCK // (len(keys) * 4 * math.prod(bins)))
         for first in range(0, len(many), count):
-            query, key, _, turn = zip(*many[first : first + count], strict=True)
-            q = queries.shown(query, bins, turn)
-            k = keys.shown(key, bins, [None if turn[0] is None else 0] * len(key))
+            query, key, _, rotation = zip(*many[first : first + count], strict=True)
+            q = queries.unit_parts(query, bins, rotation)
+            k = keys.unit_parts(key, bins, [None if rotation[0] is None else 0] * len(key))
             # A cosine of 0 with what is flat is no similarity.
             flat = torch.where(k.any(2), 0.0, -torch.inf)[:, None]
             for start in range(0, len(queries), rows):
@@ -265,7 +263,7 @@ def _similarities(queries: Sketches, keys: Sketches, family: Sequence[Placement]
     return result
 
 
-def _radius(distance: NDArray[np.floating], chance: float) -> NDArray[np.floating]:
+def _radius(distance: NDArray[np.floating], alpha: float) -> NDArray[np.floating]:
     """Return the largest distance of a near-copy, [n], from sorted distances [n, k].
 
     It is negative where one of the k is infinite.
@@ -275,10 +273,10 @@ def _radius(distance: NDArray[np.floating], chance: float) -> NDArray[np.floatin
     radius = np.full(len(distance), -1.0)
     if not known.any():
         return radius
-    far, half = distance[known, -1], distance[known, k // 2 - 1]
-    far = np.maximum(far, COPY * np.median(far))
-    growth = np.log(far / half)
+    last, half = distance[known, -1], distance[known, k // 2 - 1]
+    last = np.maximum(last, COPY * np.median(last))
+    growth = np.log(last / half)
     growth = np.maximum(growth, max(float(np.median(growth)), _NEAREST))
     dimension = np.log(k / (k // 2)) / growth
-    radius[known] = far * np.minimum(COPY, (chance / k) ** (1 / dimension))
+    radius[known] = last * np.minimum(COPY, (alpha / k) ** (1 / dimension))
     return radius

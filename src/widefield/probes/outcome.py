@@ -46,7 +46,7 @@ _RANGES: Mapping[Measure, tuple[float, float]] = {
 _ERROR: Measure = "mean absolute error"
 
 # Chosen by hand: of one example with a label the deviations tell nothing, and are finite here.
-_FEWEST = 1.1
+_MIN_COUNT = 1.1
 
 
 def score_text(value: float, measure: Measure, *ends: float, digits: int = 1) -> str:
@@ -253,7 +253,7 @@ def target_outcome(
 
 def _widening(counts: _Floats) -> float:
     """Return the factor of deviations for labels of so many examples, [L]."""
-    count = max(_FEWEST, len(counts) / float((1 / np.maximum(counts, 1)).sum()))
+    count = max(_MIN_COUNT, len(counts) / float((1 / np.maximum(counts, 1)).sum()))
     return (count / (count - 1)) ** 0.5 * small_sample_factor(1 + len(counts) * (count - 1))
 
 

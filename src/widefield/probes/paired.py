@@ -90,9 +90,9 @@ def share_interval(
     )
     trials = n if trials is None else trials
     weight = 1 / (1 + 2 * binary * min(count, trials))
-    measured = variance / binary if binary else 0.0
-    alike = max(float(sizes @ sizes) / n**2, 1 / trials)
-    inverse = (1 - weight) * measured + weight * alike
+    observed = variance / binary if binary else 0.0
+    equal = max(float(sizes @ sizes) / n**2, 1 / trials)
+    inverse = (1 - weight) * observed + weight * equal
     effective = min(n, 1 / (inverse * small_sample_factor(count) ** 2))
     return wilson(share * effective, effective)
 
@@ -126,11 +126,11 @@ class PairedDifference:
             return "higher"
         return "lower" if self.high < 0 else "no significant difference"
 
-    def beside(self, name: str, points: str) -> str:
+    def compare_text(self, name: str, points: str) -> str:
         """Return that the score is `points` above `name`, or below, unless within chance."""
         side = "below" if self.difference < 0 else "above"
-        chance = ", which is within chance" if self.verdict == "no significant difference" else ""
-        return f"{points} {side} {name}{chance}"
+        suffix = ", which is within chance" if self.verdict == "no significant difference" else ""
+        return f"{points} {side} {name}{suffix}"
 
     def line(self) -> str:
         """Return scores, difference and verdict in percent."""
@@ -153,8 +153,8 @@ def paired_difference(
     if not difference.any():
         low, high = 0.0, 0.0
     elif are_hits and groups is None:
-        gained, lost = int((difference > 0).sum()), int((difference < 0).sum())
-        low, high = _difference_of_shares(gained, lost, len(ids))
+        wins, losses = int((difference > 0).sum()), int((difference < 0).sum())
+        low, high = _difference_interval(wins, losses, len(ids))
     else:
         (means,) = bootstrap_means(difference, groups=ids, seed=seed)
         low, high = interval(means)
@@ -172,10 +172,10 @@ def paired_difference(
     )
 
 
-def _difference_of_shares(gained: int, lost: int, trials: int) -> tuple[float, float]:
-    """Return the interval of (gained - lost) / trials, by Wilson's of both shares."""
-    up, down = gained / trials, lost / trials
-    (up_low, up_high), (down_low, down_high) = wilson(gained, trials), wilson(lost, trials)
+def _difference_interval(wins: int, losses: int, trials: int) -> tuple[float, float]:
+    """Return the interval of (wins - losses) / trials, by Wilson's of both shares."""
+    up, down = wins / trials, losses / trials
+    (up_low, up_high), (down_low, down_high) = wilson(wins, trials), wilson(losses, trials)
     r = -math.sqrt(up * down / (1 - up) / (1 - down)) if up < 1 and down < 1 else 0.0
 
     def half(a: float, b: float) -> float:
@@ -193,16 +193,16 @@ def _half_width(sums: NDArray[np.float64], change: float) -> float:
 
     `sums` of differences are those of groups.
     """
-    differing = sums[sums != 0]
-    if len(differing) > _MOST_FLIPS or change == 0:
+    nonzero = sums[sums != 0]
+    if len(nonzero) > _MOST_FLIPS or change == 0:
         return 0.0
     flipped = np.zeros(1)
-    for each in differing:
+    for each in nonzero:
         flipped = np.concatenate([flipped - each, flipped + each])
-    found, rounding = abs(differing.sum()), 1e-9 * np.abs(differing).sum()
-    beyond = (np.abs(flipped) > found + rounding).mean()
+    found, rounding = abs(nonzero.sum()), 1e-9 * np.abs(nonzero).sum()
+    above = (np.abs(flipped) > found + rounding).mean()
     equal = (np.abs(np.abs(flipped) - found) <= rounding).mean()
-    p = float(beyond + equal / 2)
+    p = float(above + equal / 2)
     return abs(change) * QUANTILE / NormalDist().inv_cdf(1 - p / 2)
 
 

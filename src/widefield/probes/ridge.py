@@ -120,8 +120,8 @@ class _Fit:
 
     def predict(self, x: Tensor, l2: float) -> Tensor:
         penalty = l2 * torch.eye(len(self.gram), dtype=torch.float64)
-        solved = torch.cholesky_solve(self.right, torch.linalg.cholesky(self.gram + penalty))
-        weights = self.centered.T @ solved if self.is_dual else solved
+        solution = torch.cholesky_solve(self.right, torch.linalg.cholesky(self.gram + penalty))
+        weights = self.centered.T @ solution if self.is_dual else solution
         parts = [(rows.double() - self.mean) @ weights for rows in torch.split(x, _CHUNK)]
         return torch.cat(parts) + self.target_mean
 

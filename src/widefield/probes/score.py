@@ -50,8 +50,8 @@ def score(
     )
     classes = {task: len(train.classes[task]) for task in train_y}
     provided = (train_h, train_y, test_h, test_y)
-    probes = fit_linear(*provided, classes=classes, pooled=pooled, groups=groups, seed=seed)
-    votes = knn(*provided, classes=classes) if with_knn else {}
+    results = fit_linear(*provided, classes=classes, pooled=pooled, groups=groups, seed=seed)
+    knn_scores = knn(*provided, classes=classes) if with_knn else {}
     outcomes = {
         task: replace(
             class_outcome(
@@ -60,12 +60,12 @@ def score(
                 train.classes[task],
                 groups=None if groups is None else groups[1],
             ),
-            knn=votes.get(task),
+            knn=knn_scores.get(task),
             l2=(probe.l2,),
             validation_error=probe.validation_error,
             train_examples=len(train_h),
         )
-        for task, probe in probes.items()
+        for task, probe in results.items()
     }
     return outcomes | found
 
@@ -82,7 +82,7 @@ def _score_targets(
     if not train.targets:
         return {}
     columns = [target.values for target in train.targets.values()]
-    fitted = fit_ridge(
+    ridge = fit_ridge(
         train_h,
         np.concatenate(columns, axis=1),
         test_h,
@@ -95,14 +95,14 @@ def _score_targets(
         members = slice(first, first + values.shape[1])
         outcome = target_outcome(
             test.targets[task],
-            fitted.predicted[:, members],
+            ridge.predicted[:, members],
             groups=None if groups is None else groups[1],
         )
         outcomes[task] = replace(
             outcome,
-            l2=fitted.l2[members],
+            l2=ridge.l2[members],
             train_examples=len(train_h),
-            validation_error=float(np.mean(fitted.errors[members])),
+            validation_error=float(np.mean(ridge.errors[members])),
         )
         first = members.stop
     return outcomes

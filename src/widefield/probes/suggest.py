@@ -42,19 +42,19 @@ def suggest(
     rng = np.random.default_rng(seed)
     groups = np.arange(len(h)) if groups is None else groups
     unlabeled = np.setdiff1d(np.arange(len(h)), labeled)
-    suggested = np.array([], dtype=np.int64)
-    while len(suggested) < min(count, len(unlabeled)):
-        candidates = np.setdiff1d(unlabeled, suggested)
-        known_groups = groups[np.concatenate([labeled, suggested])]
+    result = np.array([], dtype=np.int64)
+    while len(result) < min(count, len(unlabeled)):
+        candidates = np.setdiff1d(unlabeled, result)
+        known_groups = groups[np.concatenate([labeled, result])]
         new = candidates[~np.isin(groups[candidates], known_groups)]
         candidates = new if len(new) else candidates
         if len(candidates) > _SAMPLE:
             candidates = np.sort(rng.choice(candidates, _SAMPLE, replace=False))
-        needed = min(count - len(suggested), len(np.unique(groups[candidates])))
-        known = np.concatenate([labeled, suggested])
+        needed = min(count - len(result), len(np.unique(groups[candidates])))
+        known = np.concatenate([labeled, result])
         selected = _greedy(unit, known, candidates, probabilities, groups, needed)
-        suggested = np.concatenate([suggested, selected])
-    return suggested
+        result = np.concatenate([result, selected])
+    return result
 
 
 def _greedy(
@@ -77,8 +77,8 @@ def _greedy(
     for _ in range(count):
         growth = np.maximum(0, similarity - covered) @ uncertainty
         left = ~np.isin(groups[candidates], groups[candidates[selected]])
-        fewest = known[predicted[left]].min()
-        growth[~left | (known[predicted] > fewest)] = -np.inf
+        min_known = known[predicted[left]].min()
+        growth[~left | (known[predicted] > min_known)] = -np.inf
         selected.append(int(growth.argmax()))
         known[predicted[selected[-1]]] += 1
         covered = np.maximum(covered, similarity[selected[-1]])

@@ -58,7 +58,7 @@ class Untrained:
         """The network with a readout fitted on some of the images; None without stages."""
         return wide_or_none(self.pooled, self.images, device=self.device)
 
-    def readouts(self) -> Iterator[nn.Module]:
+    def models(self) -> Iterator[nn.Module]:
         """Yield the networks of the pooled and of the wide features."""
         yield self.pooled
         if self.wide is not None:

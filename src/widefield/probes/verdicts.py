@@ -69,8 +69,8 @@ def judge_with_labels(
     scores |= {f"kNN accuracy ({task})": score for task, score in knn.items()}
     for name, s in scores.items():
         if s.difference < -MAX_DECREASE or probably_lower(s):
-            chance = "" if probably_lower(s) else ", which may be chance"
-            return "worse", f"{name} decreased by {-100 * s.difference:.1f} points{chance}"
+            suffix = "" if probably_lower(s) else ", which may be chance"
+            return "worse", f"{name} decreased by {-100 * s.difference:.1f} points{suffix}"
     for name, s in scores.items():
         if s.verdict == "higher":
             return "better", f"{name} is significantly higher, and no accuracy is probably lower"
@@ -199,8 +199,8 @@ def judge_feature(
 
 def _is_hidden(found: Evidence) -> bool:
     """Return whether a feature is found that the features audited do not predict as well."""
-    gained = found.over_pooled
-    is_better = gained.verdict == "higher" and gained.difference >= MIN_GAP
+    change = found.over_pooled
+    is_better = change.verdict == "higher" and change.difference >= MIN_GAP
     return is_better and found.predictable >= LEARNED
 
 

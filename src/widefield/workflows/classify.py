@@ -23,10 +23,10 @@ from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.probes.features import pixels
 from widefield.probes.floors import best
 from widefield.probes.near_copies import (
-    COPIES_SHARE,
     MAX_POOLED,
-    copies_text,
+    MIN_COPY_SHARE,
     copy_groups,
+    copy_text,
     count_shared,
 )
 from widefield.probes.outcome import Outcome, Predictions, score_text
@@ -182,7 +182,7 @@ def _with_suggestions(
         )
         for i in order
     )
-    copies = _copies_note(dataset.subset(label_task.rows), label_task, h)
+    copies = _copy_note(dataset.subset(label_task.rows), label_task, h)
     # Notes on the data are last, as in the other calls.
     first = len(result.notes) - len(dataset.notes)
     return replace(
@@ -257,19 +257,19 @@ def _floors(
     return {name: outcome.minus(floor) for name, floor in floors.items()}
 
 
-def _copies_note(labeled: Dataset, label_task: ClassTask, h: Tensor) -> tuple[str, ...]:
+def _copy_note(labeled: Dataset, label_task: ClassTask, h: Tensor) -> tuple[str, ...]:
     count = len(labeled)
     if labeled.groups is not None or count > MAX_POOLED:
         return ()
     groups = copy_groups(labeled.images)
     copied, exact = (count_shared(ids) for ids in (groups, labeled.digests()))
-    if not exact and copied < max(2, COPIES_SHARE * count):
+    if not exact and copied < max(2, MIN_COPY_SHARE * count):
         return ()
     grouped = replace(label_task, groups=groups)
-    apart = grouped.outcome(grouped.fit(h))
+    separate = grouped.outcome(grouped.fit(h))
     scores = []
-    if apart is not None:
-        scores = [score_text(apart.value, apart.measure, *apart.interval)]
+    if separate is not None:
+        scores = [score_text(separate.value, separate.measure, *separate.interval)]
     found = f"{copied} of {count} labeled {labeled.kind} have near-copies"
     found += f" ({exact} exact ones)" if exact else ""
-    return (copies_text(found, scores),)
+    return (copy_text(found, scores),)

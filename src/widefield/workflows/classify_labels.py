@@ -19,7 +19,7 @@ from widefield.probes.outcome import Outcome, Predictions, class_outcome, target
 from widefield.probes.ridge import fit_ridge
 from widefield.workflows.classify_result import joined
 
-_FEWEST = 3
+_MIN_LABELS = 3
 """Smallest number of examples with a number: with two, no fold could be held out."""
 # Chosen by hand.
 _MAX_NAMES = 8
@@ -190,10 +190,10 @@ def _targets(dataset: Dataset, target: Target, seed: int) -> TargetTask:
     groups = None if dataset.groups is None else dataset.groups[rows]
     target = target.subset(rows)
     varies = np.ptp(target.values, axis=0) > 0 if len(rows) else np.zeros(1, bool)
-    if len(rows) < _FEWEST or not varies.any():
+    if len(rows) < _MIN_LABELS or not varies.any():
         raise ValueError(
-            f"{len(rows)} examples have a label, too few or all the same: give {_FEWEST} or more "
-            "that differ"
+            f"{len(rows)} examples have a label, too few or all the same: give {_MIN_LABELS} or "
+            "more that differ"
         )
     if target.kind == "labels":
         left = [name for name, kept in zip(target.labels, varies, strict=True) if not kept]

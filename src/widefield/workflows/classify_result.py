@@ -184,11 +184,11 @@ class Classification(TabularResult):
         """Return how the score compares with the floors; with those of classes, highest first."""
         if self.kind != "classes":
             return [
-                floor.beside(f"{name} ({floor.before:.3f})", f"{abs(floor.difference):.3f}")
+                floor.compare_text(f"{name} ({floor.before:.3f})", f"{abs(floor.difference):.3f}")
                 for name, floor in self.floors.items()
             ]
         return [
-            floor.beside(
+            floor.compare_text(
                 f"{name} ({100 * floor.before:.1f} %)", f"{100 * abs(floor.difference):.1f} points"
             )
             for name, floor in sorted(self.floors.items(), key=lambda item: -item[1].before)

@@ -17,7 +17,7 @@ from widefield.data.source import Data
 from widefield.data.spec import BUILTIN, MEMORY, parse, plant_names, spec_text
 from widefield.inference.features import FeatureExtractor, FeatureKind
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
-from widefield.inference.overlap import copies_note, count_overlap, overlap_note
+from widefield.inference.overlap import copy_note, count_overlap, overlap_note
 from widefield.inference.splits import (
     TrainTest,
     balanced,
@@ -85,7 +85,7 @@ def probe(
         labels=table,
         group=default_group(extractor, data, group, labels=table),
         max_examples=max_examples,
-        scored=True,
+        for_probe=True,
         seed=0 if extractor.run is None else extractor.run.recipe().seed,  # of planted features
     )
     split = table is not None or _needs_split(extractor, data, train_data)
@@ -108,7 +108,7 @@ def probe(
             *([_split_note(data, train)] if split else []),
             *chosen,
             *overlap,
-            *copies_note(sets, lambda apart: score_readouts((extractor, None), apart, seed)[0]),
+            *copy_note(sets, lambda data: score_readouts((extractor, None), data, seed)[0]),
             *extractor.notes,
             # Of a readout that was fitted here: on which examples.
             *([] if wide is None or extractor.readout else [wide.notes[-1]]),
@@ -133,7 +133,7 @@ def _open(
     """Open the data to fit on, by default those of the run, and others to score on."""
     if train_data is not None:
         train = extractor.open(
-            train_data, OpenOptions(group=options.group, scored=True), quiet=quiet
+            train_data, OpenOptions(group=options.group, for_probe=True), quiet=quiet
         )
     elif extractor.run is not None:
         train = training_data(extractor.run, group=options.group, quiet=quiet)

@@ -95,7 +95,7 @@ class Recovery(TabularResult):
                 )
             elif task != self.feature and change.difference < -MAX_DECREASE:
                 points = f"{-100 * change.difference:.1f} points"
-                lines.append(f"{task} is {change.beside('its former accuracy', points)}")
+                lines.append(f"{task} is {change.compare_text('its former accuracy', points)}")
         return tuple(lines)
 
     def to_json(self) -> dict[str, Any]:

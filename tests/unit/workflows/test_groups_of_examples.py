@@ -18,7 +18,7 @@ from widefield.audits.bounds import probe_tasks
 from widefield.audits.verdict import audit_task
 from widefield.data import Dataset, open_dataset
 from widefield.inference.open_encoder import open_encoder
-from widefield.inference.overlap import copies_note
+from widefield.inference.overlap import copy_note
 from widefield.inference.splits import open_train_test
 from widefield.probes import pixels
 from widefield.probes.compare import compare
@@ -142,7 +142,7 @@ def test_the_whole_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     del made["scene"]
     extractor = open_encoder("pixels")
     plain = open_train_test(extractor, made, max_examples=None, seed=0, quiet=True)
-    (note,) = copies_note(plain, partial(probe_tasks, extractor.features))
+    (note,) = copy_note(plain, partial(probe_tasks, extractor.features))
     assert "test images have near-copies" in note
     assert "near-copies" not in " ".join(found.notes)
 
