@@ -139,11 +139,11 @@ def audit(
         wide_probe=_wide_probe(encoder, data, labels, split),
         options=AuditOptions(cache=None if cache is None else Path(cache), seed=seed, quiet=quiet),
     )
-    result = _audited(checked(subject, max_examples=max_examples, on_note=on_note))
+    result = _run_audit(checked(subject, max_examples=max_examples, on_note=on_note))
     return result if out is None else _with_page(result, out, overwrite)
 
 
-def _audited(subject: Subject) -> Audit:
+def _run_audit(subject: Subject) -> Audit:
     extractor, data, options = subject.extractor, subject.data, subject.options
     h = extractor.features(data.test.inputs)
     # Plants come first: most errors of an encoder occur here, before long work.
@@ -152,10 +152,10 @@ def _audited(subject: Subject) -> Audit:
     references = [reference, *(middle for _, middle in planted.values())]
     plants = {name: found for name, (found, _) in planted.items()}
     tasks |= {name: found.verdict for name, found in plants.items()}
-    copies = copy_note(data, partial(probe_tasks, extractor.features)) if data.tasks else []
-    compared, similarity, comparisons = _compared(subject, h)
+    copy_notes = copy_note(data, partial(probe_tasks, extractor.features)) if data.tasks else []
+    compared, similarity, comparisons = _compare_with_other(subject, h)
     # Each note once: the readouts may have added some.
-    fitted = [note for each in subject.extractors for note in each.notes]
+    readout_notes = [note for each in subject.extractors for note in each.notes]
     limits = _limits(extractor, data, h)
     return Audit(
         encoder=extractor.name,
@@ -173,7 +173,7 @@ def _audited(subject: Subject) -> Audit:
         comparisons=comparisons,
         checkpoints=_over_training(subject, references),
         features=describe(h, view_features(extractor, data.test, seed=options.seed)),
-        notes=tuple(dict.fromkeys((*copies, *subject.notes, *fitted, *limits))),
+        notes=tuple(dict.fromkeys((*copy_notes, *subject.notes, *readout_notes, *limits))),
         seed=options.seed,
         widefield=__version__,
         machine=machine(choose_device("auto")),
@@ -220,7 +220,7 @@ def _over_training(
     return found
 
 
-def _compared(
+def _compare_with_other(
     subject: Subject, h: Tensor
 ) -> tuple[dict[str, dict[str, TaskAudit]], dict[str, float], dict[str, Comparison]]:
     """Return by its name the verdicts on the other encoder, the linear CKA, and a comparison.

@@ -12,7 +12,7 @@ from widefield.inference.features import FeatureExtractor, FeatureKind, send_not
 from widefield.inference.open_encoder import EncoderSpec, open_encoder
 from widefield.inference.overlap import overlap_note
 from widefield.inference.splits import TrainTest, data_notes
-from widefield.workflows.segments import with_chosen_weights
+from widefield.workflows.segments import with_best_weights
 
 WITHOUT_LABELS: Mapping[Kind, tuple[str, ...]] = {
     "images": ("shapes", "digits"),
@@ -93,14 +93,14 @@ def checked(subject: Subject, *, max_examples: int | None, on_note: OnNote | Non
     extractor, *others = (
         each.with_readout(data.train, quiet=options.quiet) for each in subject.extractors
     )
-    (train, test), chosen = with_chosen_weights(extractor, data.train, data.test, seed=options.seed)
+    (train, test), choice = with_best_weights(extractor, data.train, data.test, seed=options.seed)
     return replace(
         subject,
         extractor=extractor,
         other=next(iter(others), None),
         data=TrainTest(train=train, test=test),
         plant=plant,
-        notes=(*notes, *chosen),
+        notes=(*notes, *choice),
     )
 
 

@@ -40,7 +40,7 @@ _GRADE_RANGE = {
 _GRIDS = {str(side): f"{side} x {side}" for side in SIDES}
 _MAX_LINES = 4
 """Largest number of curves that are legible in one figure."""
-_SHARES = (0, 1.03)
+_Y_RANGE = (0, 1.03)
 """Limits of an axis of shares; a curve at 1 stays visible."""
 
 
@@ -89,7 +89,7 @@ def audit_page(result: Audit) -> str:
     ).html()
 
 
-_PHRASES: Mapping[ShareVerdict, str] = {
+_TEMPLATES: Mapping[ShareVerdict, str] = {
     "learned": "learned {}",
     "hidden": "hides {} from a linear probe",
     "weakened": "weakened {}",
@@ -104,8 +104,8 @@ _PHRASES: Mapping[ShareVerdict, str] = {
 
 def _title(result: Audit) -> str:
     groups = _by_verdict(result.tasks)
-    phrases = [_PHRASES[word].format(" and ".join(names)) for word, names in groups.items()]
-    return f"{result.encoder} {', '.join(phrases)}"
+    parts = [_TEMPLATES[word].format(" and ".join(names)) for word, names in groups.items()]
+    return f"{result.encoder} {', '.join(parts)}"
 
 
 def summary(result: Audit) -> str:
@@ -155,7 +155,7 @@ def _by_stage(result: Audit) -> list[HeatMap]:
             "that of the untrained network.",
             rows=list(dict.fromkeys(cell.partition("@")[0] for cell in task.stages)),
             columns=list(_GRIDS.values()),
-            cells={_stage_and_grid(cell): _shares(values) for cell, values in task.stages.items()},
+            cells={_stage_and_grid(cell): _clipped(values) for cell, values in task.stages.items()},
             reference="untrained",
             in_percent=task.measure == "accuracy",
         )
@@ -170,7 +170,7 @@ def _stage_and_grid(cell: str) -> tuple[str, str]:
     return stage, _GRIDS[side or "1"]
 
 
-def _shares(values: Mapping[str, float]) -> tuple[float, float, float, float]:
+def _clipped(values: Mapping[str, float]) -> tuple[float, float, float, float]:
     # R^2 may be negative, which is drawn as 0.
     accuracy, low, high, untrained = (
         max(0, values[name]) for name in ("accuracy", "low", "high", "untrained")
@@ -198,7 +198,7 @@ def _over_training(result: Audit) -> list[Figure]:
             },
             x_label="epoch",
             y_label="learned",
-            y_range=_SHARES,
+            y_range=_Y_RANGE,
         )
     ]
 
@@ -220,7 +220,7 @@ def _by_grade(result: Audit) -> list[Figure]:
                 series=learned,
                 x_label="ease",
                 y_label="learned",
-                y_range=_SHARES,
+                y_range=_Y_RANGE,
             )
         )
     if result.plants:
@@ -236,7 +236,7 @@ def _by_grade(result: Audit) -> list[Figure]:
                 },
                 x_label="ease",
                 y_label="neighbors kept",
-                y_range=_SHARES,
+                y_range=_Y_RANGE,
             )
         )
     return figures

@@ -66,7 +66,7 @@ def stage_outcomes(encoder: nn.Module, data: TrainTest, *, seed: int) -> StageOu
             return {name: cell.features(maps) for name, cell in cells.items()}
 
         train_maps, test_maps = (
-            _concatenated(encoder, stages, half.images, device, features)
+            _concat_maps(encoder, stages, half.images, device, features)
             for half in (train, data.test)
         )
     return {
@@ -89,11 +89,11 @@ class _Cell:
 
     source: Source
     mean: Tensor
-    directions: Tensor
+    components: Tensor
 
     def features(self, maps: Mapping[str, Tensor]) -> Tensor:
         s = self.source.features(maps[self.source.stage]).float()
-        return (s - self.mean) @ self.directions
+        return (s - self.mean) @ self.components
 
 
 def _fit_cells(
@@ -101,7 +101,7 @@ def _fit_cells(
 ) -> dict[str, _Cell]:
     """Return name -> cell; a grid as fine as that of a coarser one is left out."""
     cells = {}
-    maps = _concatenated(encoder, stages, images[spread_rows(len(images), _PCA_EXAMPLES)], device)
+    maps = _concat_maps(encoder, stages, images[spread_rows(len(images), _PCA_EXAMPLES)], device)
     for stage, x in maps.items():
         if stage.endswith(".registers"):
             continue
@@ -116,13 +116,13 @@ def _fit_cell(source: Source, x: Tensor) -> _Cell:
     s = source.features(x)
     mean, inverse = s.mean(0), inverse_deviation(s.std(0))
     if s.shape[1] <= source.width:
-        return _Cell(source=source, mean=mean, directions=torch.diag(inverse))
+        return _Cell(source=source, mean=mean, components=torch.diag(inverse))
     # Standardized first: a channel of large values would be all of the leading directions.
-    directions = leading_directions((s - mean) * inverse, source.width)
-    return _Cell(source=source, mean=mean, directions=inverse[:, None] * directions)
+    components = leading_directions((s - mean) * inverse, source.width)
+    return _Cell(source=source, mean=mean, components=inverse[:, None] * components)
 
 
-def _concatenated(
+def _concat_maps(
     encoder: nn.Module,
     stages: tuple[EncoderStage, ...],
     images: np.ndarray,

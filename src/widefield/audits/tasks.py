@@ -14,7 +14,7 @@ from widefield.probes.outcome import Outcome
 # Chosen by hand.
 NUM_SEEDS = 3
 """Untrained encoders of each initialization where a verdict is unclear."""
-_DECIDED = ("learned", "hidden", "easy")
+_FINAL = ("learned", "hidden", "easy")
 """Verdicts that the wide readout cannot change."""
 
 
@@ -41,7 +41,7 @@ def audit_grades(
     are measured on the grade `middle` alone.
     """
     stages = _untrained_stages(extractor, grades[middle], seed=options.seed)
-    measured = [_Measured(extractor, grade, options.seed) for grade in grades]
+    scores = [_EncoderScores(extractor, grade, options.seed) for grade in grades]
     found: list[tuple[Reference, dict[str, TaskAudit]]] = []
     for num_seeds in (1, NUM_SEEDS):
         bounds = graded_bounds(extractor, grades, options, num_seeds=num_seeds)
@@ -49,14 +49,14 @@ def audit_grades(
             Reference(data=grade, bounds=bounds[i], stages=stages if i == middle else {})
             for i, grade in enumerate(grades)
         ]
-        found = [(x, _judged(of, x)) for of, x in zip(measured, references, strict=True)]
+        found = [(x, _audit_against(of, x)) for of, x in zip(scores, references, strict=True)]
         if all(task.verdict != "unclear" for _, tasks in found for task in tasks.values()):
             break
     return found
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _EncoderScores:
     """What an encoder has on some data, measured once for all floors that it is compared with."""
 
     extractor: FeatureExtractor
@@ -96,19 +96,19 @@ def audit_tasks(
     Stages of the encoder are measured if those of the untrained network were, and its wide readout
     too where they do not decide.
     """
-    return _judged(_Measured(extractor, reference.data, seed), reference)
+    return _audit_against(_EncoderScores(extractor, reference.data, seed), reference)
 
 
-def _judged(measured: _Measured, reference: Reference) -> dict[str, TaskAudit]:
+def _audit_against(scores: _EncoderScores, reference: Reference) -> dict[str, TaskAudit]:
     data = reference.data
     if not data.tasks:
         return {}
-    stages = measured.stages if reference.stages else {}
+    stages = scores.stages if reference.stages else {}
 
-    def judged(task: str, wide: Outcome | None = None) -> TaskAudit:
+    def result_of(task: str, wide: Outcome | None = None) -> TaskAudit:
         return audit_task(
             task,
-            measured.outcomes[task],
+            scores.outcomes[task],
             reference.bounds[task].floors,
             reference.bounds[task].ceiling,
             classes=data.class_counts.get(task, 0),
@@ -118,13 +118,13 @@ def _judged(measured: _Measured, reference: Reference) -> dict[str, TaskAudit]:
                 if cell in reference.stages
             },
             wide=wide,
-            seed=measured.seed,
+            seed=scores.seed,
         )
 
-    found = {task: judged(task) for task in measured.outcomes}
+    found = {task: result_of(task) for task in scores.outcomes}
     # Fitting the readout takes long, and where stages decide it changes nothing.
-    open_tasks = [t for t, f in found.items() if f.stages and f.verdict not in _DECIDED]
-    return found | {task: judged(task, wide) for task, wide in measured.wide(open_tasks).items()}
+    open_tasks = [t for t, f in found.items() if f.stages and f.verdict not in _FINAL]
+    return found | {task: result_of(task, wide) for task, wide in scores.wide(open_tasks).items()}
 
 
 def _untrained_stages(extractor: FeatureExtractor, data: TrainTest, *, seed: int) -> StageOutcomes:

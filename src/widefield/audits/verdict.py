@@ -137,10 +137,10 @@ class TaskAudit:
         other = self.best_untrained_stage
         assert self.best_stage is not None
         assert other is not None
-        ours, untrained = self.stages[self.best_stage], self.stages[other]
+        best, untrained = self.stages[self.best_stage], self.stages[other]
         wide = "" if self.wide is None else f"wide features {self.text(self.wide)}, "
         return (
-            f"{wide}best stage {self.best_stage} {self.text(ours['accuracy'])}, of the untrained "
+            f"{wide}best stage {self.best_stage} {self.text(best['accuracy'])}, of the untrained "
             f"network {other} {self.text(untrained['untrained'])}"
         )
 
@@ -252,11 +252,11 @@ def _share(
 ) -> tuple[float, float, float] | None:
     """Return the learned share with its interval; None if floor and ceiling are too close."""
     # One bootstrap of all three: resampled alike, their differences vary less than each alone.
-    scored = (encoder, floor, ceiling)
-    resampled = bootstrap_means(*(x.values for x in scored), groups=encoder.groups, seed=seed)
+    outcomes = (encoder, floor, ceiling)
+    resampled = bootstrap_means(*(x.values for x in outcomes), groups=encoder.groups, seed=seed)
     means, low_means, high_means = (
         each.value + encoder.widening * (of_each - each.value)
-        for each, of_each in zip(scored, resampled, strict=True)
+        for each, of_each in zip(outcomes, resampled, strict=True)
     )
     gap, distance = high_means - low_means, ceiling.value - floor.value
     if distance < MIN_GAP or interval(gap)[0] <= 0:

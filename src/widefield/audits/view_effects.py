@@ -121,8 +121,8 @@ class ViewEffects:
                 f"{percent(self.together.untrained.after)} through {self.views}"
             )
             if self.together.keeps:
-                why = "the loss preferred other features"
-                return f"{self.task}: the views do not remove it: {seen}; {why}"
+                reason = "the loss preferred other features"
+                return f"{self.task}: the views do not remove it: {seen}; {reason}"
             return f"{self.task}: the views may weaken it: {seen}, too few examples to tell"
         effect = self.together if self.cause is None else self.components[self.cause]
         name = f"{self.views} as a whole" if self.cause is None else self.cause
@@ -186,37 +186,37 @@ def explain(
     images = data.train.images[:2]
     pixels = Pixels.of(images) if extractor.front_end is None else Pixels()
     floors = untrained or extractor.untrained_encoders(images)[:1]
-    probes = _Probes(extractor, [pixels, *floors], data, seed)
-    names, views = _views(extractor, probes)
+    probe = _ViewProbe(extractor, [pixels, *floors], data, seed)
+    names, views = _views(extractor, probe)
     if views.needs_mask or views.gradient_calls:
         return {}
-    return {task: _explain(task, names, views, probes) for task in data.train.labels}
+    return {task: _explain(task, names, views, probe) for task in data.train.labels}
 
 
-def _explain(task: str, names: str, views: Augmentation, probes: "_Probes") -> ViewEffects:
+def _explain(task: str, names: str, views: Augmentation, probe: "_ViewProbe") -> ViewEffects:
     parts = view_components(names, views)
-    together = probes.effects(names, views)[task]
+    together = probe.effects(names, views)[task]
     # A policy of one component is that component: its views need not be measured twice.
     effects = (
-        {name: probes.effects(f"{name} of {names}", part)[task] for name, part in parts.items()}
+        {name: probe.effects(f"{name} of {names}", part)[task] for name, part in parts.items()}
         if len(parts) > 1
         else dict.fromkeys(parts, together)
     )
-    is_readable = probes.is_readable(task)
+    is_readable = probe.is_readable(task)
     weakening = [name for name, effect in effects.items() if effect.weakens]
     cause = None
     if weakening and is_readable:
         cause = min(weakening, key=lambda name: effects[name].kept)
     others: dict[str, ViewEffect] = {}
     if is_readable and (cause is not None or together.weakens):
-        for name, candidate in _candidates(parts, cause, probes):
-            others[name] = probes.effects(name, candidate)[task]
+        for name, candidate in _candidates(parts, cause, probe):
+            others[name] = probe.effects(name, candidate)[task]
             if others[name].keeps:
                 break
     return ViewEffects(
         task=task,
         views=names,
-        majority=probes.majority[task],
+        majority=probe.majority[task],
         components=effects,
         together=together,
         is_readable=is_readable,
@@ -226,7 +226,7 @@ def _explain(task: str, names: str, views: Augmentation, probes: "_Probes") -> V
     )
 
 
-class _Probes:
+class _ViewProbe:
     """Linear probes on the same examples, seen through any views; each views are measured once."""
 
     def __init__(
@@ -270,10 +270,10 @@ class _Probes:
         before, after = (best(outcomes[:-1])[task] for outcomes in (self.plain, seen))
         untrained = after.minus(before, seed=self.seed)
         encoder = seen[-1][task].minus(self.plain[-1][task], seed=self.seed)
-        chance = self.majority[task]
-        gap = max(untrained.before - chance, 1e-9)
+        baseline = self.majority[task]
+        gap = max(untrained.before - baseline, 1e-9)
         kept, kept_high = (
-            float(np.clip((share - chance) / gap, 0, 1))
+            float(np.clip((share - baseline) / gap, 0, 1))
             for share in (untrained.after, untrained.before + untrained.high)
         )
         return ViewEffect(untrained=untrained, encoder=encoder, kept=kept, kept_high=kept_high)
@@ -311,31 +311,31 @@ class _Probes:
         return [torch.cat(parts) for parts in zip(*rows, strict=True)]
 
 
-def _views(extractor: FeatureExtractor, probes: _Probes) -> tuple[str, Augmentation]:
+def _views(extractor: FeatureExtractor, probe: _ViewProbe) -> tuple[str, Augmentation]:
     """Return the views of the run, as they are after training; without a run, those of `expert`."""
     if extractor.run is None:
-        return "expert", probes.build("expert")
+        return "expert", probe.build("expert")
     settings = extractor.run.recipe().views
-    views = probes.build(settings)
+    views = probe.build(settings)
     is_learned = any(True for _ in views.parameters())
     return settings.names, run_views(extractor.run.path) if is_learned else views
 
 
 def _candidates(
-    parts: dict[str, Augmentation], cause: str | None, probes: _Probes
+    parts: dict[str, Augmentation], cause: str | None, probe: _ViewProbe
 ) -> Iterator[tuple[str, Augmentation]]:
     """Yield views without the component `cause` or with a weaker one, the strongest first.
 
     Those of images that add a component, such as mirroring, come last.
     """
-    if probes.data.train.kind == "images":
+    if probe.data.train.kind == "images":
         adding = []
         for name in IMAGE_VIEWS:
-            views = probes.build(name)
+            views = probe.build(name)
             others = view_components(name, views)
             same = [part for part in parts if _has_same(part, parts, others)]
-            are_those_of_the_run = len(same) == len(parts) == len(others)
-            if cause in same or are_those_of_the_run:
+            is_run_policy = len(same) == len(parts) == len(others)
+            if cause in same or is_run_policy:
                 continue
             if others.keys() <= parts.keys():
                 yield name, views
@@ -347,7 +347,7 @@ def _candidates(
     rest = [name for name in parts if name in VIEWS and name != cause]
     for size in range(len(rest), 0, -1):
         for subset in map("+".join, combinations(rest, size)):
-            yield subset, probes.build(subset)
+            yield subset, probe.build(subset)
 
 
 def _has_same(

@@ -16,7 +16,7 @@ COMMANDS = (
     *("export", "recover", "views", "lab", "completion"),
 )
 """Names of the commands, and of their functions in this package."""
-OWN_FILES = ("plan", "pretrain", "export", "lab", "completion")
+COMMAND_FILES = ("plan", "pretrain", "export", "lab", "completion")
 """Commands that do more than call a function, each in a file of its name."""
 TAKE_SETTINGS = ("plan", "pretrain")
 """Commands whose options are those of a recipe."""
@@ -62,7 +62,7 @@ def _command(name: str) -> Any:
 
 def module_of(name: str) -> str:
     """Return the module of a command, which is imported when the command is called."""
-    return f"widefield.cli.{name if name in OWN_FILES else 'commands'}"
+    return f"widefield.cli.{name if name in COMMAND_FILES else 'commands'}"
 
 
 def _convert(kind: Any, tokens: Sequence[Token]) -> Any:

@@ -75,18 +75,18 @@ def check_settings(values: Mapping[str, Any], *, devices: Collection[str] = ()) 
 
 def options_of(words: list[str]) -> list[inspect.Parameter]:
     """Return the options of the recipe, method and views in `words`, with their defaults."""
-    defaults, helps = _defaults(words), written()["settings"]
+    defaults, help_texts = _defaults(words), written()["settings"]
     method, policies = defaults["method"], defaults["views"].split("+")
-    texts = dict(helps["run"])
+    texts = dict(help_texts["run"])
     groups = {name: group(group_of(name, "Training")) for name in texts}
     for option_group, part in [
-        (group("Training"), helps["encoder"]),
-        (group("Method", method), helps["methods"][method]),
-        *((group("Views", name), helps["views"][name]) for name in policies),
+        (group("Training"), help_texts["encoder"]),
+        (group("Method", method), help_texts["methods"][method]),
+        *((group("Views", name), help_texts["views"][name]) for name in policies),
     ]:
         texts |= part
         groups |= dict.fromkeys(part, option_group)
-    texts["views"] += "".join(f" {name}: {helps['summaries'][name]}" for name in policies)
+    texts["views"] += "".join(f" {name}: {help_texts['summaries'][name]}" for name in policies)
     if not _value_of("method", words) and not _value_of("recipe", words):
         defaults["method"] = "auto"
     kinds = _kinds()
@@ -99,20 +99,20 @@ def options_of(words: list[str]) -> list[inspect.Parameter]:
 
 def _defaults(words: list[str]) -> dict[str, str]:
     """Return the default of each setting of the recipe, method and views in `words`, as text."""
-    tables = written()["defaults"]
+    defaults = written()["defaults"]
     name, method = _value_of("recipe", words) or "default", _value_of("method", words)
-    check_name("recipe", name, tables["recipes"])
-    recipe = tables["recipes"][name]
+    check_name("recipe", name, defaults["recipes"])
+    recipe = defaults["recipes"][name]
     epochs, init = _value_of("epochs", words) or "", _value_of("init", words)
     if not epochs.isdecimal() or int(epochs) == 0:  # errors are raised by the parser
         epochs = recipe["methods"][recipe["long"]]["epochs"]
     if method in (None, "auto"):
-        is_long = int(epochs) >= tables["long_run_epochs"] and not init
+        is_long = int(epochs) >= defaults["long_run_epochs"] and not init
         method = recipe["long" if is_long else "short"]
     check_name("method", method, recipe["methods"])
     found = recipe["methods"][method] | {"epochs": epochs} | ({"init": init} if init else {})
     views = _value_of("views", words)
-    return _with_views(found, views, tables["views"]) if views else found
+    return _with_views(found, views, defaults["views"]) if views else found
 
 
 def _with_views(
@@ -134,8 +134,8 @@ def with_options(
     command: Callable[..., None], options: list[inspect.Parameter] | None = None
 ) -> Callable[..., None]:
     """Return `command` with settings as options, by default those of all methods."""
-    declared = inspect.signature(command).parameters.values()
-    fixed = [p for p in declared if p.name not in RecipeArguments.__annotations__]
+    parameters = inspect.signature(command).parameters.values()
+    fixed = [p for p in parameters if p.name not in RecipeArguments.__annotations__]
     return with_parameters(command, [*fixed, *(all_options() if options is None else options)])
 
 

@@ -163,19 +163,19 @@ def contact_sheet(blocks: Sequence[tuple[str, Sequence[Sequence[np.ndarray]]]]) 
     """Return a PNG of blocks, each a title and rows of pictures uint8 [h, w, C]."""
     from matplotlib.figure import Figure
 
-    rows = [row for _, pictures in blocks for row in pictures]
+    rows = [row for _, images in blocks for row in images]
     width, height = max(map(len, rows)), len(rows) + 0.5 * len(blocks)
     figure = Figure(figsize=(_INCH * width, _INCH * height))
     bottom = height
-    for title, pictures in blocks:
+    for title, images in blocks:
         bottom -= 0.5
         figure.text(0.01, (bottom + 0.12) / height, title, fontsize=7, parse_math=False)
-        for row in pictures:
+        for row in images:
             bottom -= 1
-            for k, picture in enumerate(row):
-                place = (k / width, bottom / height, 0.96 / width, 0.96 / height)
-                axes = figure.add_axes(place)
-                axes.imshow(np.squeeze(picture), cmap="gray", vmin=0, vmax=255)
+            for k, image in enumerate(row):
+                box = (k / width, bottom / height, 0.96 / width, 0.96 / height)
+                axes = figure.add_axes(box)
+                axes.imshow(np.squeeze(image), cmap="gray", vmin=0, vmax=255)
                 axes.set_axis_off()
     file = io.BytesIO()
     # Without the version of matplotlib: equal views give equal files.

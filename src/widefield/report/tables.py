@@ -83,8 +83,8 @@ class TabularResult:
 
 
 def _row(tag: str, cells: Sequence[str]) -> Markup:
-    filled = Markup("").join(Markup(f"<{tag}>{escape(cell)}</{tag}>") for cell in cells)
-    return Markup("<tr>{}</tr>").format(filled)
+    content = Markup("").join(Markup(f"<{tag}>{escape(cell)}</{tag}>") for cell in cells)
+    return Markup("<tr>{}</tr>").format(content)
 
 
 def _text(text: str) -> Text:

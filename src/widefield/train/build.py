@@ -38,11 +38,11 @@ from widefield.views.base import Augmentation
 # Between the seeds of two ranks: a prime above the steps of most runs, which `rank_seed` adds.
 _SEED_STRIDE = 1_000_003
 # Chosen by hand: 30 patches of each, and enough for 64 directions.
-_FITTED_ON = 2000
+_FIT_EXAMPLES = 2000
 """Largest number of examples that an encoder is fitted on before its training."""
 # 128 MB: 850 color images of 224 pixels.
-_FITTED_BYTES = 2**27
-_FITTED_BATCH = 50
+_FIT_BYTES = 2**27
+_FIT_BATCH = 50
 # For the learning rate of a step, temporary tensors included.
 _STEP_BYTES = 32
 
@@ -203,19 +203,19 @@ def _check_batch_size(recipe: Recipe, shard: Shard, count: int) -> None:
     group_size = recipe.batch_size if gather else recipe.batch_size // shard.world
     # A projector of one layer has no batch normalization, and a predictor has two layers.
     layers = 2 if "predictor_width" in settings else settings.get("projector_layers", 0)
-    normalizes = layers > 1 and settings.get("projector_batch_norm")
-    if group_size > 1 or (gather is None and not normalizes):
+    has_batch_norm = layers > 1 and settings.get("projector_batch_norm")
+    if group_size > 1 or (gather is None and not has_batch_norm):
         return
     examples = "the examples of a batch"
     does = f"normalizes over {examples}" if gather is None else f"contrasts {examples}"
     needed = 2 * shard.world
-    remedy = (
+    hint = (
         f"choose a {option('batch_size')} of {needed}"
         if count >= needed
         else f"give {needed} examples"
     )
-    given = f"there would be {group_size} in each process"
-    raise ValueError(f"{recipe.method.name} {does}, and {given}: {remedy} or more")
+    size_text = f"there would be {group_size} in each process"
+    raise ValueError(f"{recipe.method.name} {does}, and {size_text}: {hint} or more")
 
 
 def _check_lone_examples(
@@ -247,9 +247,9 @@ def build_run_encoder(recipe: Recipe, data: DataInfo, device: torch.device) -> E
 
 def fit_encoder(encoder: Encoder, dataset: Dataset, *, seed: int) -> None:
     """Fit what a new encoder takes from data, on examples that are spread over all of `dataset`."""
-    most = min(_FITTED_ON, max(1, _FITTED_BYTES // dataset.images[:1].nbytes))
+    most = min(_FIT_EXAMPLES, max(1, _FIT_BYTES // dataset.images[:1].nbytes))
     images = dataset.subset(dataset.spread_rows(most)).first_read().images
-    encoder.fit(lambda: batches(images, _FITTED_BATCH, CPU), seed=seed)
+    encoder.fit(lambda: batches(images, _FIT_BATCH, CPU), seed=seed)
 
 
 def run_rates(recipe: Recipe, examples: int, growth: Growth | None = None) -> Tensor:
@@ -276,8 +276,8 @@ def warmup_steps(recipe: Recipe, examples: int, growth: Growth | None = None) ->
 
 def warmup_epochs(recipe: Recipe, growth: Growth | None = None) -> float:
     """Return the epochs of the warm-up, which the number of epochs of a resume does not change."""
-    began = None if growth is None else growth.warmup_epochs
-    return min(recipe.warmup_epochs, recipe.epochs / 2) if began is None else began
+    recorded = None if growth is None else growth.warmup_epochs
+    return min(recipe.warmup_epochs, recipe.epochs / 2) if recorded is None else recorded
 
 
 def _steps_of(epochs: float, recipe: Recipe, examples: int, growth: Growth | None) -> int:

@@ -34,11 +34,11 @@ def disk_full_errors(path: Path, *, last: Path) -> Iterator[None]:
         if not isinstance(error, DiskFullError) and not disk_is_full(error):
             raise
         has_run = last.exists() or (last.parents[1] / "run.yaml").exists()  # else it was removed
-        resuming = f" with {option('resume', True)}" if has_run else ""
+        resume_option = f" with {option('resume', True)}" if has_run else ""
         raise ValueError(
             f"no space left on the disk for {path}: "
             f"{'the last checkpoint is whole' if last.exists() else 'there is no checkpoint yet'}; "
-            f"make room and run again{resuming}"
+            f"make room and run again{resume_option}"
         ) from error
 
 

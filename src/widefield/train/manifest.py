@@ -50,16 +50,16 @@ class Manifest:
 
     def write(self, dataset: Dataset, growth: Growth) -> None:
         """Write the examples and the skipped files."""
-        n, nulls = len(dataset), [None] * len(dataset.skipped)
+        n, padding = len(dataset), [None] * len(dataset.skipped)
         reasons = [*[None] * n, *[s.reason for s in dataset.skipped]]
         table = pa.table(
             {
-                "index": pa.array([*range(n), *nulls], pa.int64()),
+                "index": pa.array([*range(n), *padding], pa.int64()),
                 "path": [*dataset.paths, *[s.path for s in dataset.skipped]],
-                "digest": pa.array([*dataset.digests().tolist(), *nulls], pa.uint64()),
+                "digest": pa.array([*dataset.digests().tolist(), *padding], pa.uint64()),
                 "skipped": pa.array(reasons, pa.string()),
                 **{
-                    _column(task): pa.array([*y.tolist(), *nulls], pa.int64())
+                    _column(task): pa.array([*y.tolist(), *padding], pa.int64())
                     for task, y in dataset.labels.items()
                 },
             }

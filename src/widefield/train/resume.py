@@ -36,10 +36,10 @@ def in_order(
         return dataset, None
     ranks.on_rank_zero(lambda: _finish_growth(folder))
     dataset, growth = folder.in_order(dataset), folder.manifest.growth()
-    known, began = len(folder.manifest.paths()), warmup_epochs(folder.recipe(), growth)
-    if began > recipe.epochs / 2:  # fewer epochs: what is left of the warm-up is shortened too
-        began = min(began, max(recipe.epochs / 2, _shared(folder)["epoch"]))
-    growth = replace(growth, warmup_epochs=began)
+    known, epochs = len(folder.manifest.paths()), warmup_epochs(folder.recipe(), growth)
+    if epochs > recipe.epochs / 2:  # fewer epochs: what is left of the warm-up is shortened too
+        epochs = min(epochs, max(recipe.epochs / 2, _shared(folder)["epoch"]))
+    growth = replace(growth, warmup_epochs=epochs)
     if len(dataset) > known:
         saved, warmup = _shared(folder), warmup_steps(recipe, known, growth)
         growth = replace(growth, epoch=saved["epoch"], step=saved["step"], warmup_steps=warmup)
@@ -121,14 +121,14 @@ def _load_state(run: PretrainRun, saved: dict[str, Any], new: int) -> None:
             ) from error
         raise ValueError(INVALID_CHECKPOINT.format(run.folder.last_checkpoint)) from error
     before, now = device_of(saved), state.generator.device.type
-    is_regrouped = saved["world"] != ranks.shard.world
+    has_new_ranks = saved["world"] != ranks.shard.world
     if before != now:
         run.print_line(f"trained on {before} so far, now on {now}: random numbers start anew")
-    if before != now or is_regrouped:  # new ranks have no saved random state
+    if before != now or has_new_ranks:  # new ranks have no saved random state
         seed = rank_seed(recipe, ranks.shard, state.step)
         torch.manual_seed(seed)
         state.generator.manual_seed(seed)
-    if is_regrouped:
+    if has_new_ranks:
         for note in contrast_notes(recipe, saved["world"], ranks.shard.world):
             run.print_line(note)
         if not new:  # else `_add_examples` saves it

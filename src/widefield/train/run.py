@@ -104,8 +104,8 @@ class Pretrained(TabularResult):
             details.append(weights)
         work = f"{self.steps} steps, {self.images_per_second:,.0f} examples/s"
         page = f"{self.run / 'report.html'}: curves, views and scores of this run; {work}"
-        place = page if self.finished else f"{self.run}: {work}"
-        lines = [*details, place, f"next: {self.next_command}"]
+        last_line = page if self.finished else f"{self.run}: {work}"
+        lines = [*details, last_line, f"next: {self.next_command}"]
         return [ResultTable(title=answer, lines=lines)]
 
     def _weights_line(self) -> str | None:
@@ -252,11 +252,11 @@ class PretrainRun:
                 if self.ranks.is_rank_zero:
                     self.log.close()
         self.encoder.eval()
-        self.ranks.on_rank_zero(self._hand_over)
+        self.ranks.on_rank_zero(self._save_final)
         self._receive()
         return self._result()
 
-    def _hand_over(self) -> None:
+    def _save_final(self) -> None:
         # A readout of the encoder before must not stay beside this one, even after a kill.
         (self.folder.path / READOUT_FILE).unlink(missing_ok=True)
         self.save_encoder(self.folder.path)
@@ -304,9 +304,9 @@ class PretrainRun:
         is_due = time.monotonic() - self._saved_at >= wait
         # Signal and due checkpoint go in one number, because each message between processes is a
         # wait at every step. A rank that got a signal has the largest number, and its save counts.
-        asked = self.ranks.max(2 * self.request.signal + is_due)
-        self._stop(asked // 2, metrics)
-        if asked:
+        code = self.ranks.max(2 * self.request.signal + is_due)
+        self._stop(code // 2, metrics)
+        if code:
             self.save_checkpoint()
 
     def _stop(self, sign: int, metrics: StepMetrics) -> None:

@@ -231,11 +231,11 @@ def read_settings(file: Path) -> dict[str, Any]:
     if not isinstance(settings, dict) or not {"data", "recipe"} <= settings.keys():
         raise ValueError(f"{file} describes no run: data or recipe is missing")
     if settings.get("format") != FORMAT:
-        wrote = f"widefield=={settings.get('widefield')}"
+        version = f"widefield=={settings.get('widefield')}"
         raise ValueError(
             f"{file} has format {settings.get('format')!r} and this version of widefield reads "
             f"format {FORMAT}: start a new run, or go back to the version that wrote it, "
-            f"{shlex.join(['pip', 'install', printable(str(wrote))])}"
+            f"{shlex.join(['pip', 'install', printable(str(version))])}"
         )
     for name, kind in _KINDS.items():
         if not isinstance(settings.get(name, kind()), kind):

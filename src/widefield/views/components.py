@@ -82,5 +82,5 @@ def _image_operations(views: ImageAugmentation) -> Iterator[tuple[str, ImageAugm
     }
     for operation, (argument, off) in _OFF.items():
         if settings[argument] != off:
-            alone = dict(_OFF.values()) | {argument: settings[argument]}
-            yield operation, ImageAugmentation(**(settings | alone))
+            single = dict(_OFF.values()) | {argument: settings[argument]}
+            yield operation, ImageAugmentation(**(settings | single))

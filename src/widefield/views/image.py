@@ -176,11 +176,11 @@ class ImageAugmentation(Augmentation):
             uniform(max(0, 1 - contrast), 1 + contrast, *each),
             uniform(max(0, 1 - saturation), 1 + saturation, *each),
         ]
-        some = use_jitter[:, None] if len(each) == 1 else use_jitter[:, None, None]
+        mask = use_jitter[:, None] if len(each) == 1 else use_jitter[:, None, None]
         return Draw(
             boxes=_whole(x) if cropped else self.draw_boxes(x, generator),
             flip=uniform(0, 1, n) < self.flip_prob,
-            factors=torch.stack(factors, dim=-1).where(some, 1.0),
+            factors=torch.stack(factors, dim=-1).where(mask, 1.0),
             hue=uniform(-max_hue, max_hue, n).where(use_jitter, 0.0),
             order=uniform(0, 1, *each, 4).argsort(-1),
             grayscale=uniform(0, 1, n) < self.grayscale_prob,

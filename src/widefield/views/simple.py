@@ -72,17 +72,17 @@ class Turn(Augmentation):
 
     def augment(self, views: Views, generator: Generator | None, context: AugmentContext) -> Views:
         """Turn every one of `views` [B, C, H, W]."""
-        return [self._turned(x, generator) for x in views]
+        return [self._rotate(x, generator) for x in views]
 
     @staticmethod
-    def _turned(x: Tensor, generator: Generator | None) -> Tensor:
+    def _rotate(x: Tensor, generator: Generator | None) -> Tensor:
         n, device = len(x), x.device
-        quarters = torch.randint(4, (n,), generator=generator, device=device)
-        mirrored = torch.randint(2, (n,), generator=generator, device=device).bool()
+        turns = torch.randint(4, (n,), generator=generator, device=device)
+        flip = torch.randint(2, (n,), generator=generator, device=device).bool()
         if x.shape[2] != x.shape[3]:
-            quarters = quarters // 2 * 2
+            turns = turns // 2 * 2
         out = x
         for k in (1, 2, 3) if x.shape[2] == x.shape[3] else (2,):
-            selected = (quarters == k)[:, None, None, None]
+            selected = (turns == k)[:, None, None, None]
             out = torch.where(selected, torch.rot90(x, k, (2, 3)), out)
-        return torch.where(mirrored[:, None, None, None], out.flip(3), out)
+        return torch.where(flip[:, None, None, None], out.flip(3), out)

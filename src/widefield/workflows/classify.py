@@ -36,8 +36,8 @@ from widefield.report import write_page
 from widefield.workflows.classify_labels import ClassTask, LabelTask, label_task_of
 from widefield.workflows.classify_page import classify_page
 from widefield.workflows.classify_result import PREDICTION_FORMATS, Classification, calibration
-from widefield.workflows.probe_scores import dictionary_extractor, untrained_readouts
-from widefield.workflows.segments import with_chosen_weights
+from widefield.workflows.probe_scores import dictionary_extractor, untrained_extractors
+from widefield.workflows.segments import with_best_weights
 
 _TASK = "label"
 # Chosen by hand.
@@ -109,8 +109,8 @@ def classify(
     notes = (*extractor.notes, *dataset.notes, *label_task.notes)
     extractor = extractor.ready(dataset, notes=notes, on_note=on_note, quiet=quiet)
     labeled = dataset.subset(label_task.rows)
-    (_, dataset), choice = with_chosen_weights(extractor, labeled, dataset, seed=seed)
-    chosen = (f"{note}; scores on these labels are too high by this choice" for note in choice)
+    (_, dataset), choice = with_best_weights(extractor, labeled, dataset, seed=seed)
+    bias_note = (f"{note}; scores on these labels are too high by this choice" for note in choice)
     h = _readouts(extractor, dataset, quiet=quiet)
     found = label_task.fit(*h.values(), pooled=extractor.pooled)
     outcome = label_task.outcome(found)
@@ -123,7 +123,7 @@ def classify(
         values=found.predicted,
         cross_validation=outcome,
         floors={} if outcome is None else _floors(extractor, dataset, label_task, found, outcome),
-        notes=(*extractor.notes, *_choice(h, found), *chosen, *label_task.notes, *dataset.notes),
+        notes=(*extractor.notes, *_choice(h, found), *bias_note, *label_task.notes, *dataset.notes),
     )
     if isinstance(label_task, ClassTask):
         readout = list(h.values())[found.readout]
@@ -182,14 +182,14 @@ def _with_suggestions(
         )
         for i in order
     )
-    copies = _copy_note(dataset.subset(label_task.rows), label_task, h)
+    copy_notes = _copy_note(dataset.subset(label_task.rows), label_task, h)
     # Notes on the data are last, as in the other calls.
     first = len(result.notes) - len(dataset.notes)
     return replace(
         result,
         doubted=doubted,
         calibration=calibration(p, y, len(label_task.names)),
-        notes=(*result.notes[:first], *copies, *result.notes[first:]),
+        notes=(*result.notes[:first], *copy_notes, *result.notes[first:]),
     )
 
 
@@ -234,12 +234,12 @@ def _floors(
     pixels.
     """
     labeled, count = dataset.subset(label_task.rows), len(label_task.rows)
-    own_task = replace(label_task, rows=np.arange(count))
+    task = replace(label_task, rows=np.arange(count))
 
     def outcome_of(h: Tensor, pooled: int | None = None) -> dict[str, Outcome]:
-        measured = own_task.outcome(own_task.fit(h, pooled=pooled))
-        assert measured is not None, "whether folds are possible depends on the labels alone"
-        return {_TASK: measured}
+        score = task.outcome(task.fit(h, pooled=pooled))
+        assert score is not None, "whether folds are possible depends on the labels alone"
+        return {_TASK: score}
 
     floors: dict[str, Outcome] = {}
     is_pixels = extractor.encoder is None and extractor.architecture is None
@@ -250,8 +250,8 @@ def _floors(
         if extractor.architecture is None:
             floors["the untrained network"] = best(
                 outcome_of(readout.features(labeled.inputs).cpu(), readout.pooled)
-                for readouts in untrained_readouts(extractor, labeled)
-                for readout in filter(None, readouts)
+                for pair in untrained_extractors(extractor, labeled)
+                for readout in filter(None, pair)
             )[_TASK]
     floors[label_task.constant_name] = label_task.constant(found)
     return {name: outcome.minus(floor) for name, floor in floors.items()}

@@ -17,7 +17,7 @@ from widefield.probes.few_labels import fit_few_labels
 from widefield.probes.folds import GroupIds, groups_of_class
 from widefield.probes.outcome import Outcome, Predictions, class_outcome, target_outcome
 from widefield.probes.ridge import fit_ridge
-from widefield.workflows.classify_result import joined
+from widefield.workflows.classify_result import join_labels
 
 _MIN_LABELS = 3
 """Smallest number of examples with a number: with two, no fold could be held out."""
@@ -112,12 +112,12 @@ class TargetTask(_LabelTask):
             return fit_ridge(
                 h[rows], y, h, pooled=pooled, groups=groups, held_out_folds=len(y), seed=self.seed
             )
-        fits = [_fit_classes(self, has.astype(np.int64), 2, h, *others) for has in y.T]
-        errors = [fit.errors for fit in fits if fit.errors]
+        predictions = [_fit_classes(self, has.astype(np.int64), 2, h, *others) for has in y.T]
+        errors = [fit.errors for fit in predictions if fit.errors]
         return Predictions(
-            predicted=np.stack([fit.predicted[:, 1] for fit in fits], axis=1),
-            held_out=np.stack([fit.held_out[:, 1] for fit in fits], axis=1),
-            l2=tuple(fit.l2[0] for fit in fits),
+            predicted=np.stack([fit.predicted[:, 1] for fit in predictions], axis=1),
+            held_out=np.stack([fit.held_out[:, 1] for fit in predictions], axis=1),
+            l2=tuple(fit.l2[0] for fit in predictions),
             errors=tuple(np.mean(errors, axis=0).tolist()) if errors else (),
         )
 
@@ -147,16 +147,16 @@ class TargetTask(_LabelTask):
         pairs = zip(self.rows, self.target.values, strict=True)
         if self.kind == "number":
             return {dataset.paths[row]: float(value[0]) for row, value in pairs}
-        return {dataset.paths[row]: joined(has, self.names) for row, has in pairs}
+        return {dataset.paths[row]: join_labels(has, self.names) for row, has in pairs}
 
 
 LabelTask = ClassTask | TargetTask
 
 
 def _fit_classes(
-    task: LabelTask, y: NDArray[np.int64], classes: int, *readouts: torch.Tensor
+    task: LabelTask, y: NDArray[np.int64], classes: int, *features: torch.Tensor
 ) -> Predictions:
-    h, *others = (readout.numpy() for readout in readouts)
+    h, *others = (readout.numpy() for readout in features)
     return fit_few_labels(
         h, task.rows, y, *others, classes=classes, groups=task.groups, seed=task.seed
     )
@@ -189,15 +189,15 @@ def _targets(dataset: Dataset, target: Target, seed: int) -> TargetTask:
     rows, notes = np.flatnonzero(target.known), tuple[str, ...]()
     groups = None if dataset.groups is None else dataset.groups[rows]
     target = target.subset(rows)
-    varies = np.ptp(target.values, axis=0) > 0 if len(rows) else np.zeros(1, bool)
-    if len(rows) < _MIN_LABELS or not varies.any():
+    is_valid = np.ptp(target.values, axis=0) > 0 if len(rows) else np.zeros(1, bool)
+    if len(rows) < _MIN_LABELS or not is_valid.any():
         raise ValueError(
             f"{len(rows)} examples have a label, too few or all the same: give {_MIN_LABELS} or "
             "more that differ"
         )
     if target.kind == "labels":
-        left = [name for name, kept in zip(target.labels, varies, strict=True) if not kept]
-        target = target.only(np.flatnonzero(varies))
+        left = [name for name, kept in zip(target.labels, is_valid, strict=True) if not kept]
+        target = target.only(np.flatnonzero(is_valid))
         unit = "example" if groups is None else "group"
         columns = zip(target.labels, target.values.T.astype(np.int64), strict=True)
         single = [name for name, has in columns if _units(has, groups).min() == 1]

@@ -25,17 +25,17 @@ def classify_page(result: Classification, dataset: Dataset, *, seed: int) -> str
     suggested = np.array([row_of[path] for path in result.suggested], dtype=np.int64)
     labeled = np.array([row_of[path] for path in result.labels], dtype=np.int64)
     rows = np.unique(np.concatenate([labeled, suggested, *by_class]))
-    shown, p = dataset.subset(rows), result.values[rows]
+    subset, p = dataset.subset(rows), result.values[rows]
     ids = {name: k for k, name in enumerate(result.classes)}
-    label_ids = [ids.get(str(result.labels.get(path)), -1) for path in shown.paths]
+    label_ids = [ids.get(str(result.labels.get(path)), -1) for path in subset.paths]
     return ExplorePage(
         title=_title(result, dataset),
         summary=_summary(result, dataset),
         tables=result.tables(),
-        images=rendered(shown),
-        sizes=file_sizes(shown),
+        images=rendered(subset),
+        sizes=file_sizes(subset),
         example=dataset.kind.removesuffix("s"),
-        paths=shown.paths,
+        paths=subset.paths,
         colorings=[
             Coloring(name="predicted", values=result.classes, ids=p.argmax(1), role="prediction"),
             Coloring(name="label", values=result.classes, ids=np.array(label_ids), role="task"),

@@ -69,7 +69,7 @@ class Classification(TabularResult):
             return [self.classes[k] for k in self.values.argmax(1)]
         if self.kind == "number":
             return self.values[:, 0].tolist()
-        return [joined(row, self.classes) for row in self.values]
+        return [join_labels(row, self.classes) for row in self.values]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, as `widefield classify --json` prints them."""
@@ -215,12 +215,12 @@ def calibration(
     confusion = np.zeros((classes, classes), dtype=np.int64)
     np.add.at(confusion, (y, guess), 1)
     bins = np.minimum((p * _BINS).astype(int), _BINS - 1)
-    gaps = np.bincount(bins, p - (guess == y), minlength=_BINS)
-    error = float(np.abs(gaps).sum() / len(p))
+    sums = np.bincount(bins, p - (guess == y), minlength=_BINS)
+    error = float(np.abs(sums).sum() / len(p))
     return Calibration(confusion=confusion, confidence=float(p.mean()), error=error)
 
 
-def joined(row: NDArray[np.floating], labels: Sequence[str]) -> str:
+def join_labels(row: NDArray[np.floating], labels: Sequence[str]) -> str:
     """Return the labels whose value is above one half, as a cell of a table has them."""
     return "|".join(name for name, p in zip(labels, row, strict=True) if p > 0.5) or "|"
 

@@ -65,7 +65,7 @@ class DrawnViews:
                     title=name,
                     caption=f"{summary} The example is framed, its views beside it.",
                     rows=[
-                        (path, [png(picture) for picture in row])
+                        (path, [png(image) for image in row])
                         for path, row in zip(self.paths, self.pictures[name], strict=True)
                     ],
                     separate_first=True,
@@ -128,14 +128,14 @@ def draw_views(
     default = ViewSettings.named(views_for(DEFAULT_METHOD, steps=0, kind=dataset.kind))
     policies = [default] if named is None else named
     rows = dataset.spread_rows(examples)
-    shown = dataset.subset(rows)
+    subset = dataset.subset(rows)
     found = DrawnViews(
         data=dataset.spec,
         paths=[dataset.paths[row] for row in rows],
         policies={
             one.names: " ".join(VIEWS[name].summary for name, _ in one.policies) for one in policies
         },
-        pictures={one.names: _pictures(one, shown, count, seed=seed) for one in policies},
+        pictures={one.names: _render(one, subset, count, seed=seed) for one in policies},
         notes=dataset.notes,
     )
     if out is not None:
@@ -143,7 +143,7 @@ def draw_views(
     return found
 
 
-def _pictures(
+def _render(
     settings: ViewSettings, dataset: Dataset, count: int, *, seed: int
 ) -> list[list[NDArray[np.uint8]]]:
     channels = dataset.images.shape[3]

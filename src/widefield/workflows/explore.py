@@ -174,8 +174,8 @@ def _suspects(h: Tensor, graph: Graph, dataset: Dataset) -> dict[str, Suspects]:
         elif others >= _MIN_OTHERS:
             # Neighbors without a label have no vote: the labeled ones have a graph of their own.
             labeled_h = h[torch.from_numpy(rows).to(h.device)]
-            own_groups = None if groups is None else groups[rows]
-            labeled_graph = neighbor_graph(labeled_h, min(VOTERS, others), groups=own_groups)
+            labeled_groups = None if groups is None else groups[rows]
+            labeled_graph = neighbor_graph(labeled_h, min(VOTERS, others), groups=labeled_groups)
             suspects = suspected_labels(labeled_graph, y[rows])
             found[task] = replace(suspects, rows=rows[suspects.rows])
     return found

@@ -62,7 +62,7 @@ def explore_page(found: Exploration, *, seed: int) -> str:
 
 def _to_check(found: Exploration) -> str:
     counts = {
-        "label": sum(len(suspects.rows) for suspects in found.suspects.values()),
+        "label": sum(len(s.rows) for s in found.suspects.values()),
         "group": len(found.duplicates),
         "outlier": len(found.outliers),
     }

@@ -134,10 +134,10 @@ class Exploration(TabularResult):
                 "y": self.places[:, 1],
             },
         }
-        poor = [(name, row) for name, rows in self.quality.items() for row in rows]
+        low_quality = [(name, row) for name, rows in self.quality.items() for row in rows]
         columns["quality"] = {
-            "path": pa.array([paths[row] for _, row in poor], pa.string()),
-            "kind": pa.array([name for name, _ in poor], pa.string()),
+            "path": pa.array([paths[row] for _, row in low_quality], pa.string()),
+            "kind": pa.array([name for name, _ in low_quality], pa.string()),
         }
         if self.suspects:
             columns["suspects"] = self._suspect_columns(paths)

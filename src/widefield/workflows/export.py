@@ -26,7 +26,7 @@ from widefield.methods.projector_file import PROJECTOR_FILE
 from widefield.workflows.model_card import model_card
 
 _FORMATS = (".safetensors", ".onnx")
-_FITTED = (READOUT_FILE, PROJECTOR_FILE)
+_ENCODER_FILES = (READOUT_FILE, PROJECTOR_FILE)
 """Files of a folder that fit its encoder alone."""
 
 
@@ -106,7 +106,7 @@ def export(
                 "another one"
             )
     is_of_folder = out.name in (ENCODER_FILE, "model.safetensors")
-    if is_of_folder and any(map(os.path.lexists, map(out.with_name, _FITTED))):
+    if is_of_folder and any(map(os.path.lexists, map(out.with_name, _ENCODER_FILES))):
         raise ValueError(
             f"{out} has a readout or projector beside it, which would not fit another encoder: "
             "choose another name"

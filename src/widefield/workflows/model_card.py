@@ -27,7 +27,7 @@ def model_card(
     Of the path of the data it has the last part only.
     """
     config, black_white = encoder.config, encoder.config.black_white
-    facts = {
+    properties = {
         "architecture": config.name,
         "parameters": f"{sum(p.numel() for p in encoder.parameters()):,}",
         "features": f"{encoder.dim:,}",
@@ -36,11 +36,11 @@ def model_card(
         "normalization": _normalization(config),
     }
     if black_white is not None:
-        facts["more than 8 bits"] = _ranges(np.array(black_white))
+        properties["more than 8 bits"] = _ranges(np.array(black_white))
     about = ": it turns images into features."
     folder = RunFolder(path=Path(run))
     if folder.settings_file.exists():
-        facts |= _facts_of_run(folder)
+        properties |= _run_properties(folder)
         method = folder.recipe().method.name
         about = f" that was trained with `{method}`; it turns images into features."
     # Arrays are the input where images do not come from files, or where timm pads with the mean.
@@ -58,13 +58,13 @@ def model_card(
         levels=None if black_white is None else np.array(black_white).tolist(),
         needs_entry=needs_entry(config),
         readout=readout,
-        facts=facts,
+        facts=properties,
         findings=findings,
         version=__version__,
     )
 
 
-def _facts_of_run(folder: RunFolder) -> dict[str, str]:
+def _run_properties(folder: RunFolder) -> dict[str, str]:
     recipe, settings = folder.recipe(), folder.settings()
     return {
         "trained on": _code(str(settings["data"]).rstrip("/").rpartition("/")[2]),

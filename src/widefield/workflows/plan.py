@@ -135,8 +135,8 @@ def plan(
         trial = _Trial(last, RunFolder(path=Path(folder) / "last"))
         with closing(trial.run):
             seconds = trial.epoch_seconds()
-        given = option("freeze_blocks", layers - 1)
-        ways = [features, Way.of("the last layer", seconds, found, minutes, given), *ways]
+        prefix = option("freeze_blocks", layers - 1)
+        ways = [features, Way.of("the last layer", seconds, found, minutes, prefix), *ways]
         return replace(found, minutes=minutes, ways=tuple(ways))
 
 
@@ -172,7 +172,7 @@ class _Trial:
         state = self.run.state
         parts = {
             "data": Part(bytes=self.dataset.images.nbytes, place=self.loader.storage),
-            **parts_of_state(state, len(self.dataset), built_for=len(self.dataset)),
+            **parts_of_state(state, len(self.dataset), state_examples=len(self.dataset)),
             "activations": Part(bytes=activations, place="device"),
         }
         on_device = sum(p.bytes for p in parts.values() if p.place == "device")

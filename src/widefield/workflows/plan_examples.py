@@ -96,10 +96,10 @@ def _step(recipe: Recipe, context: RunContext) -> tuple[dict[str, Part], float]:
     few = min(context.examples, max(_FEW, recipe.batch_size))
     data = DataInfo.of_form(context.inputs.form, examples=few, labels={})
     # Rows that stand for all are in memory, wherever all of them will be.
-    place = {"head_storage": "host"} if "head_storage" in recipe.flat() else {}
+    storage = {"head_storage": "host"} if "head_storage" in recipe.flat() else {}
     cpu = torch.device("cpu")
-    here = {**place, "device": "cpu", "epochs": 1, "warmup_steps": None, "compile": "none"}
-    state = build(recipe.changed(here), data, device=cpu)
+    overrides = {**storage, "device": "cpu", "epochs": 1, "warmup_steps": None, "compile": "none"}
+    state = build(recipe.changed(overrides), data, device=cpu)
     height, width = as_size(data.image_size)
     batch = Batch(
         x=torch.rand(_TRIAL, CHANNELS, height, width),
@@ -109,12 +109,12 @@ def _step(recipe: Recipe, context: RunContext) -> tuple[dict[str, Part], float]:
     step = TrainStep(state, compute=Compute(cpu, choose_precision(recipe.precision, cpu)))
     with FlopCounterMode(display=False) as counter:
         saved = saved_bytes(lambda: step(batch), weights_of(state))
-    parts = parts_of_state(state, context.examples, built_for=few)
-    if place:
+    parts = parts_of_state(state, context.examples, state_examples=few)
+    if storage:
         for name in ("head", "moments"):
             parts[name] = replace(parts[name], place=recipe.flat()["head_storage"])
-    together = min(recipe.batch_size, recipe.micro_batch or recipe.batch_size)
-    parts["activations"] = Part(bytes=saved * together // _TRIAL, place="device")
+    micro_batch = min(recipe.batch_size, recipe.micro_batch or recipe.batch_size)
+    parts["activations"] = Part(bytes=saved * micro_batch // _TRIAL, place="device")
     return parts, counter.get_total_flops() * recipe.batch_size / _TRIAL
 
 

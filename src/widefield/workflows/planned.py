@@ -29,17 +29,17 @@ class Way:
 
     @classmethod
     def of(
-        cls, name: str, seconds: float | None, found: "Plan", minutes: float, given: str = ""
+        cls, name: str, seconds: float | None, found: "Plan", minutes: float, prefix: str = ""
     ) -> "Way":
         """Return the way with as many epochs as fit, or with fewer examples where none does."""
         assert seconds is not None
         epochs = int(60 * minutes / seconds)
-        fitting = option("epochs", max(1, epochs))
+        text = option("epochs", max(1, epochs))
         if epochs == 0:
             most = int(found.examples * 60 * minutes / seconds)
             most = max(most, found.recipe.batch_size)
-            fitting += f" {option('max_examples', most)}"
-        return cls(name=name, seconds=seconds, options=f"{given} {fitting}".strip())
+            text += f" {option('max_examples', most)}"
+        return cls(name=name, seconds=seconds, options=f"{prefix} {text}".strip())
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -76,8 +76,8 @@ class Plan(TabularResult):
     @property
     def device_words(self) -> str:
         """`device_bytes` in words."""
-        is_here = self.epoch_seconds is not None  # else the recipe has the kind of the device
-        kind = choose_device(self.recipe.device).type if is_here else self.recipe.device
+        is_local = self.epoch_seconds is not None  # else the recipe has the kind of the device
+        kind = choose_device(self.recipe.device).type if is_local else self.recipe.device
         return "on the GPU" if kind == "cuda" else "of it for model and step"
 
     def time_line(self) -> str:
@@ -167,17 +167,17 @@ def saved_bytes(forward: Callable[[], Any], weights: list[Tensor]) -> int:
     return sum(size for ptr, size in saved.items() if ptr not in kept)
 
 
-def parts_of_state(state: TrainState, examples: int, *, built_for: int) -> dict[str, Part]:
+def parts_of_state(state: TrainState, examples: int, *, state_examples: int) -> dict[str, Part]:
     """Return the memory of a state after a step, as it is for `examples`.
 
-    Rows of a dense head and their moments are counted from those that it was `built_for`.
+    Rows of a dense head and their moments are counted from the `state_examples` that it has.
     """
     rows, dense = state.method.memory(examples), state.method.head_parameters()
     moments = total_bytes([x for p in dense for x in _per_element(state.optimizer.state[p])])
     weights = total_bytes(weights_of(state)) - total_bytes(dense)
     sizes = {
         "head": 0,
-        "moments": moments * examples // built_for,
+        "moments": moments * examples // state_examples,
         "weights": weights,
         "optimizer": total_bytes(optimizer_state(state)) - moments,
     }

@@ -31,8 +31,8 @@ from widefield.probes.floors import FLOORS
 from widefield.probes.outcome import Outcome
 from widefield.train.progress import print_line
 from widefield.workflows.probe_report import ProbedTask, ProbeReport
-from widefield.workflows.probe_scores import score_floors, score_readouts, wide_of
-from widefield.workflows.segments import with_chosen_weights
+from widefield.workflows.probe_scores import score_floors, score_pair, wide_of
+from widefield.workflows.segments import with_best_weights
 
 
 @input_errors
@@ -89,16 +89,16 @@ def probe(
         seed=0 if extractor.run is None else extractor.run.recipe().seed,  # of planted features
     )
     split = table is not None or _needs_split(extractor, data, train_data)
-    sets = (_split if split else _open)(extractor, data, train_data, options, quiet=quiet)
-    sets = _with_shared_tasks(sets, task)
-    overlap = overlap_note(sets.test, sets.train)
-    notes = (*extractor.notes, *overlap, *data_notes(sets.train, sets.test))
-    extractor = extractor.ready(sets.train, notes=notes, on_note=on_note, quiet=quiet)
-    (train, test), chosen = with_chosen_weights(extractor, sets.train, sets.test, seed=seed)
-    sets = TrainTest(train=train, test=test)
+    splits = (_split if split else _open)(extractor, data, train_data, options, quiet=quiet)
+    splits = _with_shared_tasks(splits, task)
+    overlap = overlap_note(splits.test, splits.train)
+    notes = (*extractor.notes, *overlap, *data_notes(splits.train, splits.test))
+    extractor = extractor.ready(splits.train, notes=notes, on_note=on_note, quiet=quiet)
+    (train, test), choice = with_best_weights(extractor, splits.train, splits.test, seed=seed)
+    splits = TrainTest(train=train, test=test)
     wide = wide_of(extractor, train) if floors else None
-    outcomes, wide_outcomes = score_readouts((extractor, wide), sets, seed)
-    floor = _floors(extractor, sets, seed, quiet=quiet) if floors else {}
+    outcomes, wide_outcomes = score_pair((extractor, wide), splits, seed)
+    floor = _floors(extractor, splits, seed, quiet=quiet) if floors else {}
     return ProbeReport(
         encoder=extractor.name,
         features=features,
@@ -106,9 +106,9 @@ def probe(
         scored_on=test.spec,
         notes=(
             *([_split_note(data, train)] if split else []),
-            *chosen,
+            *choice,
             *overlap,
-            *copy_note(sets, lambda data: score_readouts((extractor, None), data, seed)[0]),
+            *copy_note(splits, lambda x: score_pair((extractor, None), x, seed)[0]),
             *extractor.notes,
             # Of a readout that was fitted here: on which examples.
             *([] if wide is None or extractor.readout else [wide.notes[-1]]),
@@ -173,7 +173,7 @@ def _split(
     """Split `data` as `open_train_test` does, but take `max_examples` test examples."""
     if isinstance(data, str | Path):  # `open_train_test` adds the other split
         data = str(replace(parse(spec_text(data)), split="train"))
-    sets = open_train_test(
+    splits = open_train_test(
         extractor,
         data,
         train_data=train_data,
@@ -184,9 +184,9 @@ def _split(
         quiet=quiet,
     )
     if options.max_examples is None:
-        return sets
-    test = sets.test
-    return replace(sets, test=balanced(test, np.arange(len(test)), options.max_examples))
+        return splits
+    test = splits.test
+    return replace(splits, test=balanced(test, np.arange(len(test)), options.max_examples))
 
 
 def _split_note(data: Data | None, train: Dataset) -> str:
@@ -198,11 +198,11 @@ def _split_note(data: Data | None, train: Dataset) -> str:
 
 
 def _floors(
-    extractor: FeatureExtractor, sets: TrainTest, seed: int, *, quiet: bool
+    extractor: FeatureExtractor, splits: TrainTest, seed: int, *, quiet: bool
 ) -> dict[str, dict[str, Outcome]]:
     line = f"scoring the floors: {', '.join(FLOORS.values())}"
     print_line(Console(stderr=True, quiet=quiet), line)
-    return score_floors(extractor, sets, seed)
+    return score_floors(extractor, splits, seed)
 
 
 def _with_shared_tasks(data: TrainTest, task: str | None) -> TrainTest:

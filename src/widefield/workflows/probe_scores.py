@@ -17,7 +17,7 @@ from widefield.probes.outcome import Outcome
 from widefield.probes.score import score
 from widefield.probes.untrained import untrained_floor
 
-Readouts = tuple[FeatureExtractor, FeatureExtractor | None]
+ExtractorPair = tuple[FeatureExtractor, FeatureExtractor | None]
 """An encoder, and the same with its wide readout if it has one."""
 
 
@@ -29,7 +29,7 @@ def wide_of(extractor: FeatureExtractor, train: Dataset) -> FeatureExtractor | N
     return wide if wide.kind == "wide" else None
 
 
-def untrained_readouts(extractor: FeatureExtractor, train: Dataset) -> Iterator[Readouts]:
+def untrained_extractors(extractor: FeatureExtractor, train: Dataset) -> Iterator[ExtractorPair]:
     """Yield the networks of the untrained floor, with their wide readouts."""
     starts = extractor.untrained_encoders(train.images)
     for network in untrained_floor(starts, train.images, device=choose_device("auto")):
@@ -47,41 +47,41 @@ def score_floors(
 ) -> dict[str, dict[str, Outcome]]:
     """Return task -> floor -> outcome, of the better of pooled and wide features."""
 
-    def better(readouts: Readouts) -> dict[str, Outcome]:
-        return best(filter(None, score_readouts(readouts, data, seed, with_knn=False)))
+    def better(pair: ExtractorPair) -> dict[str, Outcome]:
+        return best(filter(None, score_pair(pair, data, seed, with_knn=False)))
 
     return floors(
         better,
         pixels=(FeatureExtractor(name="pixels"), None),
-        untrained=untrained_readouts(extractor, data.train),
+        untrained=untrained_extractors(extractor, data.train),
         dictionary=(dictionary_extractor(data.train), None),
         constant=constant_outcomes(data.train, data.test),
     )
 
 
-def score_readouts(
-    readouts: Readouts, data: TrainTest, seed: int, *, with_knn: bool = True
+def score_pair(
+    pair: ExtractorPair, data: TrainTest, seed: int, *, with_knn: bool = True
 ) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
     """Score the best probes on the features of an encoder, and on wide ones if there are any.
 
     The encoder passes once over the images for both. Of wide features kNN is left out.
     """
-    (encoder, wide), halves = readouts, (data.train, data.test)
+    (encoder, wide), datasets = pair, (data.train, data.test)
 
-    def scored(h: list[Tensor], pooled: int | None, *, with_knn: bool) -> dict[str, Outcome]:
+    def evaluate(h: list[Tensor], pooled: int | None, *, with_knn: bool) -> dict[str, Outcome]:
         x, test_x = h
         return score(x, data.train, test_x, data.test, pooled=pooled, with_knn=with_knn, seed=seed)
 
     if wide is None:
-        h = [encoder.probe_features(half.inputs) for half in halves]
-        return scored(h, encoder.pooled, with_knn=with_knn), {}
+        h = [encoder.probe_features(half.inputs) for half in datasets]
+        return evaluate(h, encoder.pooled, with_knn=with_knn), {}
     module = wide.build(data.train.images)
     assert isinstance(module, Wide)
     dim = module.readout.config.pooled
     both = FeatureExtractor(name=encoder.name, encoder=_PooledAndWide(module))
-    h = [both.features(half.inputs) for half in halves]
-    pooled = scored([x[:, :dim] for x in h], None, with_knn=with_knn)
-    return pooled, scored([x[:, dim:] for x in h], dim, with_knn=False)
+    h = [both.features(half.inputs) for half in datasets]
+    pooled = evaluate([x[:, :dim] for x in h], None, with_knn=with_knn)
+    return pooled, evaluate([x[:, dim:] for x in h], dim, with_knn=False)
 
 
 class _PooledAndWide(nn.Module):

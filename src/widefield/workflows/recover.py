@@ -183,7 +183,7 @@ def recover(
     notes = data_notes(data.train, data.test)
     send_notes(notes, on_note)
     epochs = epochs or max(1, round(_EPOCHS_SHARE * folder.recipe().epochs))
-    began = time.monotonic()
+    start = time.monotonic()
     device = choose_device("auto")
     with images_progress(quiet, "training") as progress:
         encoder = train_to_predict(
@@ -197,7 +197,7 @@ def recover(
             precision=choose_precision("auto", device),
             progress=progress,
         )
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - start
     after = _probes(_features(open_encoder(encoder), data), data)
     save_readout(fit_on_dataset(encoder, data.train, device=device), out)
     save_encoder_file(encoder, out / ENCODER_FILE)  # last: a folder with one is complete
@@ -263,7 +263,7 @@ def _features(extractor: FeatureExtractor, data: TrainTest, *, quiet: bool = Tru
 
 def _probes(features: Sequence[Tensor], data: TrainTest) -> dict[str, LinearProbe]:
     """Return task -> linear probe, for tasks with two labeled examples of each class and a test."""
-    probes: dict[str, LinearProbe] = {}
+    results: dict[str, LinearProbe] = {}
     for task, count in data.class_counts.items():
         rows = [_labeled(half, task) for half in (data.train, data.test)]
         x, test_x = (h[members] for h, members in zip(features, rows, strict=True))
@@ -275,10 +275,10 @@ def _probes(features: Sequence[Tensor], data: TrainTest) -> dict[str, LinearProb
         if groups is not None:
             groups = groups[0][rows[0]], groups[1][rows[1]]
         if has_two_of_each(data.train.labels[task][rows[0]]) and len(test_y):
-            probes |= fit_linear(
+            results |= fit_linear(
                 x, {task: y}, test_x, {task: test_y}, classes={task: count}, groups=groups
             )
-    return probes
+    return results
 
 
 def _labeled(dataset: Dataset, task: str) -> NDArray[np.int64]:
@@ -288,8 +288,8 @@ def _labeled(dataset: Dataset, task: str) -> NDArray[np.int64]:
 def _check_hidden(task: str, pooled: LinearProbe, wide: LinearProbe, data: TrainTest) -> None:
     """Check that wide features predict a task, and that pooled ones predict it less well."""
     labels = data.train.labels[task][_labeled(data.train, task)]
-    commonest = np.bincount(labels).argmax()
-    floor = float((data.test.labels[task][_labeled(data.test, task)] == commonest).mean())
+    majority = np.bincount(labels).argmax()
+    floor = float((data.test.labels[task][_labeled(data.test, task)] == majority).mean())
     if wide.outcome.interval[0] <= floor:
         raise ValueError(
             f"{task} is not in the wide features: linear-probe accuracy is "

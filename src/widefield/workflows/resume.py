@@ -16,7 +16,7 @@ from widefield.train.progress import print_line
 from widefield.train.resume import in_order
 from widefield.train.run import Prepared
 from widefield.train.run_dir import RESUME_SETTINGS, RunFolder
-from widefield.workflows.start import Request, claimed, gather_note, join_ranks, with_names
+from widefield.workflows.start import Request, gather_note, join_ranks, lock_folder, with_names
 
 
 def resume(request: Request, settings: Mapping[str, Any], stack: ExitStack) -> Prepared:
@@ -31,7 +31,7 @@ def resume(request: Request, settings: Mapping[str, Any], stack: ExitStack) -> P
     )
     # In the form of the run, which new files must not change.
     dataset = request.open(recipe, ranks, **folder.form().options())
-    stack.enter_context(claimed(folder, ranks))
+    stack.enter_context(lock_folder(folder, ranks))
     ranks.on_rank_zero(folder.finish_start)
     initial = None if recipe.init is None else load_encoder(folder.init_folder)
     dataset, growth = in_order(dataset, folder, recipe, ranks)
@@ -55,8 +55,8 @@ def resume(request: Request, settings: Mapping[str, Any], stack: ExitStack) -> P
 
 def _recipe(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     recipe = folder.recipe()
-    own = recipe.encoder.name if is_custom(recipe.encoder.name) else None
-    overrides = without_auto(with_names(settings, recorded=_recorded(own, settings)))
+    custom = recipe.encoder.name if is_custom(recipe.encoder.name) else None
+    overrides = without_auto(with_names(settings, recorded=_recorded(custom, settings)))
     before, after = recipe.flat(), recipe.changed(overrides).flat()
     for name, value in after.items():
         # A default of the run's own method may have been resolved to another value.
@@ -69,10 +69,10 @@ def _recipe(folder: RunFolder, settings: Mapping[str, Any]) -> Recipe:
     return recipe.changed({name: after[name] for name in RESUME_SETTINGS})
 
 
-def _recorded(own: str | None, settings: Mapping[str, Any]) -> str | None:
+def _recorded(custom: str | None, settings: Mapping[str, Any]) -> str | None:
     """Return the name under which a file that may have moved is in the run."""
-    is_file = own is not None and is_custom(str(settings.get("encoder")))
-    return own if is_file and Path(str(own)).name == Path(settings["encoder"]).name else None
+    is_file = custom is not None and is_custom(str(settings.get("encoder")))
+    return custom if is_file and Path(str(custom)).name == Path(settings["encoder"]).name else None
 
 
 def _group(folder: RunFolder, group: str | None) -> str | None:

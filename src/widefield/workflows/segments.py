@@ -19,7 +19,7 @@ _MOST = 200
 _TEXTS: dict[Weighting, str] = {"equal": "equally", "energy": "by energy"}
 
 
-def with_chosen_weights(
+def with_best_weights(
     extractor: FeatureExtractor, train: Dataset, *others: Dataset, seed: int
 ) -> tuple[list[Dataset], tuple[str, ...]]:
     """Return `train` and others with the weights that predict held-out labels of `train` better.
@@ -36,12 +36,12 @@ def with_chosen_weights(
     errors = {weighting: _error(pooled, sample.weighted(weighting), seed) for weighting in _TEXTS}
     if not np.isfinite([*errors.values()]).all():
         return same, ()
-    chosen, other = sorted(errors, key=lambda weighting: errors[weighting])  # equal ones if tied
+    best, other = sorted(errors, key=lambda weighting: errors[weighting])  # equal ones if tied
     note = (
-        f"segments of long recordings are weighted {_TEXTS[chosen]}: error {errors[chosen]:.3g} on "
+        f"segments of long recordings are weighted {_TEXTS[best]}: error {errors[best]:.3g} on "
         f"held-out labels of {len(sample)} to fit on, {errors[other]:.3g} {_TEXTS[other]}"
     )
-    return [half if half.clips is None else half.weighted(chosen) for half in same], (note,)
+    return [half if half.clips is None else half.weighted(best) for half in same], (note,)
 
 
 def _error(extractor: FeatureExtractor, sample: Dataset, seed: int) -> float:

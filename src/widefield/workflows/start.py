@@ -70,13 +70,13 @@ class Request:
         """Return where progress is shown: by the first process alone."""
         return Console(stderr=True, quiet=self.quiet or not ranks.is_rank_zero)
 
-    def open(self, recipe: Recipe, ranks: DistributedContext, **form: Any) -> Dataset:
-        """Open the data as the recipe says, or in the `form` that a run has already."""
+    def open(self, recipe: Recipe, ranks: DistributedContext, **options: Any) -> Dataset:
+        """Open the data as the recipe says, or with the `options` that a run has already."""
         console = self.console(ranks)
         with images_bar(console, "reading images") as progress, ranks.rank_failure_errors():
             return open_dataset(
                 self.data,
-                **{**recipe.data_options(), **form},
+                **{**recipe.data_options(), **options},
                 group=self.group,
                 exclude=tuple(set(self.excluded)),
                 agree=ranks.broadcast,
@@ -95,7 +95,7 @@ def start(
     # Before the folder is made: data that cannot be read leave nothing behind.
     dataset = request.open(checked.recipe, ranks)
     prepared = checked.prepared(dataset, ranks, threads=request.threads)
-    stack.enter_context(claimed(folder, ranks))
+    stack.enter_context(lock_folder(folder, ranks))
     if ranks.is_rank_zero:
         check_empty(folder.path)  # again: another process may have written a run meanwhile
     # A process resolves by the memory of its own machine; all take what the first one did.
@@ -216,7 +216,7 @@ def join_ranks(recipe: Recipe) -> DistributedContext:
 
 
 @contextmanager
-def claimed(folder: RunFolder, ranks: DistributedContext) -> Iterator[None]:
+def lock_folder(folder: RunFolder, ranks: DistributedContext) -> Iterator[None]:
     """Create and lock the folder of a run on rank 0, while the other ranks wait."""
     with (
         disk_full_errors(folder.path, last=folder.last_checkpoint),

@@ -42,10 +42,10 @@ def write_targets(request: Request, prepared: Prepared, *, consent: bool) -> Non
     file = folder.targets_file.with_name("rows.json")
     if folder.targets_file.exists() and _read(file) == record:
         return
-    own = [name for name in method.teacher if ".py:" in name]
-    if own and not consent:
+    custom = [name for name in method.teacher if ".py:" in name]
+    if custom and not consent:
         raise ValueError(
-            f"the teacher {own[0]} is code of yours, and is executed only if you name it: give "
+            f"the teacher {custom[0]} is code of yours, and is executed only if you name it: give "
             f"{option('teacher')} again"
         )
     for name in method.teacher:
@@ -124,15 +124,15 @@ def _features(teacher: FeatureExtractor, request: Request, prepared: Prepared) -
         exclude=tuple(one.path for one in dataset.skipped if one.reason == EXCLUDED),
         group=prepared.group,
     )
-    own = teacher.open(request.data, options, quiet=console.quiet)
-    positions = {path: row for row, path in enumerate(own.paths)}
+    data = teacher.open(request.data, options, quiet=console.quiet)
+    positions = {path: row for row, path in enumerate(data.paths)}
     order = [positions.get(path, -1) for path in dataset.paths]
     if min(order) < 0:
         raise ValueError(
             f"{printable(teacher.name)} reads other examples of {printable(dataset.spec)} than the "
             "run: give data whose files can all be read"
         )
-    return teacher.features(own.inputs, quiet=console.quiet, precision="32")[order].cpu()
+    return teacher.features(data.inputs, quiet=console.quiet, precision="32")[order].cpu()
 
 
 def _save(path: Path, rows: Tensor) -> None:

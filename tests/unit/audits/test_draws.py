@@ -49,7 +49,7 @@ def test_more_draws_are_taken_where_a_verdict_is_unclear(
         return {"kind": SimpleNamespace(verdict=first if is_first else "weakened")}
 
     monkeypatch.setattr(tasks_module, "graded_bounds", measure)
-    monkeypatch.setattr(tasks_module, "_judged", judge)
+    monkeypatch.setattr(tasks_module, "_audit_against", judge)
     monkeypatch.setattr(tasks_module, "_untrained_stages", lambda *_, **__: {})
     data: Any = [SimpleNamespace(tasks=("kind",), only=lambda *_: None) for _ in range(grades)]
     extractor: Any = None

@@ -14,7 +14,7 @@ from widefield.probes import wide as wide_file
 from widefield.probes.compare import compare_with_baseline
 from widefield.probes.untrained import keeps_statistics, untrained_floor, with_data_statistics
 from widefield.probes.wide import wide_or_none
-from widefield.workflows.probe_scores import untrained_readouts
+from widefield.workflows.probe_scores import untrained_extractors
 
 CPU = torch.device("cpu")
 
@@ -96,7 +96,7 @@ def test_wide_floors_name_their_pooled_columns() -> None:
     """A probe of wide features scales the others apart from these."""
     data = open_dataset("photos", max_examples=24, image_size=16)
     encoder = build_encoder("resnet-tiny", image_size=16, seed=0)
-    for pooled, wide in untrained_readouts(open_encoder(encoder), data):
+    for pooled, wide in untrained_extractors(open_encoder(encoder), data):
         assert pooled.pooled is None
         assert pooled.features(data.images).shape == (24, encoder.dim)
         assert wide is not None
