@@ -174,8 +174,12 @@ T1 = Study(
         _at_least("FD-T1 letters, object", "letters", "letters", LEARNED, EXPERT, 1.0),
     ),
     conclusion=(
-        "The committed runs are of two epochs, and of pooled features, where the paper's probe has "
-        "those before pooling: they decide nothing."
+        "After 30 epochs on 1,000 images of 16 pixels, the encoder trained with viewmaker views "
+        "predicts the planted digit, of which expert views leave less than an untrained network "
+        "has, and more of the letter. Of shapes neither kind of views is shown to keep more. The "
+        "class is predicted 2 to 6 points worse with the viewmaker where nothing, digits or "
+        "letters are planted. That it is predicted better where shapes or digits are planted, as "
+        "published, does not appear."
     ),
 )
 

@@ -29,8 +29,8 @@ network on validation images, by the points that the study states, at the best o
 learning rates chosen there. Where an encoder fails the gate or was run without it, the runs cannot
 tell, whatever the difference; in parentheses are its points above its untrained network, on test
 images where it has no score on others. Where the images are the same for every seed, intervals are
-of initialization and order alone. The gates, and the criteria of FD-C2, FD-T1 to T3, FL-F4, FL-M,
-NL-basins, SD-F2 and SD-T2, were set after the committed runs.
+of initialization and order alone, and the gate was set after the runs. So were the criteria of
+FD-T3, FL-F4 and NL-basins.
 
 `python -m studies run ID --scale cpu --data FOLDER` repeats a study. FOLDER has cifar10_train.npz,
 cifar10_test.npz, and the same of cifar100 and mnist, with arrays `images`, `labels` and `classes`,
