@@ -74,9 +74,9 @@ class Results:
         scale, missing = self.study.scales[self.scale], self.missing
         return [t for t in missing if t.seed in scale.seeds[: scale.rate_seeds]] or missing
 
-    def add(self, key: str, run: Measured) -> None:
-        """Keep a run, and decide the findings once every run is there."""
-        here = machine(choose_device("auto"))
+    def add(self, key: str, run: Measured, made_on: dict[str, Any] | None = None) -> None:
+        """Keep a run of this machine or another, and decide the findings once all are there."""
+        here = made_on or machine(choose_device("auto"))
         first = self.content.setdefault("machine", here)
         self.runs[key] = run | ({} if first == here else {"machine": here})
         # In the order of the arms, not in that in which parallel runs ended: tables keep it.
@@ -228,10 +228,39 @@ def run_study(
     total = len(tasks(study, scale, kept.runs))
     progress(study.id, total - len(kept.missing), total)
     while kept.missing:
+        for key, run, made_on in _measured_alike(kept):
+            kept.add(key, run, made_on)
         for task, run in _performed(kept.next_tasks, packs, work, processes):
             kept.add(task.key, run)
             progress(study.id, total - len(kept.missing), total)
     return kept
+
+
+def _measured_alike(kept: Results) -> list[tuple[str, Measured, dict[str, Any]]]:
+    """Return the next runs that another study has, with their machine.
+
+    Their arm, sizes and measures are the same, so they would be the same runs.
+    """
+    study, scale, found = kept.study, kept.scale, []
+    next_tasks = [task for task in kept.next_tasks if task.arm in study.arms]
+    for other in registry.studies().values():
+        if (
+            other.id == study.id
+            or other.scales.get(scale) != study.scales[scale]
+            or (other.measure, other.validate) != (study.measure, study.validate)
+        ):
+            continue
+        content = read(kept.path.with_name(f"{other.id}.{scale}.json"))
+        # Those of other versions or sizes, which may be there too, are other runs.
+        begun = content.get("versions", {}) | content.get("sizes", {})
+        now = versions() | sizes(other, scale)
+        if not content or any(begun.get(name) != now[name] for name in (*versions(), *FIXED)):
+            continue
+        for task in next_tasks:
+            run = content["runs"].get(task.key)
+            if run is not None and other.arms.get(task.arm) == study.arms[task.arm]:
+                found.append((task.key, run, run.get("machine", content["machine"])))
+    return found
 
 
 def _performed(

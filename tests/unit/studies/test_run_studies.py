@@ -117,6 +117,27 @@ def test_runs_end_with_the_encoder_of_pretrain_without_its_comparison(
     assert all(torch.equal(weights[name], others[name]) for name in weights)
 
 
+def test_runs_that_another_study_measured_alike_are_taken_from_it(
+    toy: Study,
+    packs: Packs,
+    kept: runner.Results,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of another measure, or of other sizes, are trained: the controls."""
+    alike = replace(toy, id="alike")
+    others = (
+        replace(toy, id="measured otherwise", measure=lambda run: {"parts": 2.0}),
+        replace(make_study(epochs=2), id="longer", measure=toy.measure),
+    )
+    every = {study.id: study for study in (toy, alike, *others)}
+    monkeypatch.setattr(registry, "studies", lambda: every)
+    monkeypatch.setattr(runner, "perform", lambda *_: {"measured": {}, "seconds": 0.0})
+    assert run(alike, packs, tmp_path).runs == kept.runs
+    for study in others:
+        assert all(not found["measured"] for found in run(study, packs, tmp_path).runs.values())
+
+
 def test_results_of_other_versions_are_not_mixed(
     toy: Study, packs: Packs, kept: runner.Results, tmp_path: Path
 ) -> None:
