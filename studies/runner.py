@@ -230,6 +230,7 @@ def run_study(
     while kept.missing:
         for key, run, made_on in _measured_alike(kept):
             kept.add(key, run, made_on)
+            progress(study.id, total - len(kept.missing), total)
         for task, run in _performed(kept.next_tasks, packs, work, processes):
             kept.add(task.key, run)
             progress(study.id, total - len(kept.missing), total)
@@ -239,7 +240,8 @@ def run_study(
 def _measured_alike(kept: Results) -> list[tuple[str, Measured, dict[str, Any]]]:
     """Return the next runs that another study has, with their machine.
 
-    Their arm, sizes and measures are the same, so they would be the same runs.
+    Their arm, sizes and measures are the same, on validation images too, which only studies with a
+    gate measure. So they would be the same runs.
     """
     study, scale, found = kept.study, kept.scale, []
     next_tasks = [task for task in kept.next_tasks if task.arm in study.arms]
@@ -248,6 +250,7 @@ def _measured_alike(kept: Results) -> list[tuple[str, Measured, dict[str, Any]]]
             other.id == study.id
             or other.scales.get(scale) != study.scales[scale]
             or (other.measure, other.validate) != (study.measure, study.validate)
+            or (other.gate is None) != (study.gate is None)
         ):
             continue
         content = read(kept.path.with_name(f"{other.id}.{scale}.json"))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -421,9 +422,9 @@ def test_a_run_that_ends_worse_hands_over_its_start(adapted_photos: dict[str, Pr
 
 
 def test_classify_takes_the_features_of_the_initial_weights_too(
-    adapted_photos: dict[str, Pretrained],
+    adapted_photos: dict[str, Pretrained], tmp_path: Path
 ) -> None:
-    """Beside those of the run, and alone; not where a kind of features is asked for."""
+    """Beside those of the run, and alone; not where these are its own, or a kind is asked for."""
     run = adapted_photos["default"].run
     photos = {"x": open_dataset("photos", image_size=16, max_examples=40).images}
 
@@ -440,6 +441,9 @@ def test_classify_takes_the_features_of_the_initial_weights_too(
     labels = {f"row {k}": "ab"[k % 2] for k in range(30)}
     found = widefield.classify(run, photos, labels=labels, quiet=True)
     assert any(re.search(r"by wide and initial, \S+ by pooled, ", note) for note in found.notes)
+    handed_over = Path(shutil.copytree(run, tmp_path / "run"))
+    save_encoder(load_encoder(run / "init"), handed_over)
+    assert list(readouts(handed_over)) == ["wide", "pooled"]
 
 
 def test_plan_counts_the_start(command: Command, in_tmp: Path) -> None:

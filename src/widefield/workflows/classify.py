@@ -196,7 +196,8 @@ def _with_suggestions(
 def _readouts(extractor: FeatureExtractor, dataset: Dataset, *, quiet: bool) -> dict[str, Tensor]:
     """Return the features to choose from, by name: the first of equals counts.
 
-    Those of the initial weights of a run are taken beside its own, and alone.
+    Those of the initial weights of a run are taken beside its own, and alone, unless the run handed
+    these weights over.
     """
     kinds = {str(extractor.kind): extractor}
     if extractor.or_pooled:
@@ -206,6 +207,11 @@ def _readouts(extractor: FeatureExtractor, dataset: Dataset, *, quiet: bool) -> 
     if not extractor.or_pooled or run is None or not run.init_folder.exists():
         return h
     initial = open_encoder(run.init_folder, None, dim=extractor.dim)
+    assert extractor.encoder is not None
+    assert initial.encoder is not None
+    weights, others = extractor.encoder.state_dict(), initial.encoder.state_dict()
+    if all(torch.equal(weights[name], others[name]) for name in weights):
+        return h
     h0 = initial.with_readout(dataset, quiet=quiet).features(dataset.inputs, quiet=quiet).cpu()
     first = next(iter(h))
     # Adaptation can lose what few labels need: both are seldom worse than either alone.

@@ -124,10 +124,11 @@ def test_runs_that_another_study_measured_alike_are_taken_from_it(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Those of another measure, or of other sizes, are trained: the controls."""
+    """Those of another measure or of other sizes, or for a gate, are trained: the controls."""
     alike = replace(toy, id="alike")
     others = (
         replace(toy, id="measured otherwise", measure=lambda run: {"parts": 2.0}),
+        replace(toy, id="with a gate", gate=Gate()),
         replace(make_study(epochs=2), id="longer", measure=toy.measure),
     )
     every = {study.id: study for study in (toy, alike, *others)}
